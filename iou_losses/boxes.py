@@ -1,0 +1,117 @@
+"""Boxes: the formats users bring, and the geometry the formulas read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Corners = tuple[Tensor, Tensor]  # low (x1, y1) and high (x2, y2), each of shape (..., 2)
+
+# The four numbers of a box, as two halves, to its corners.
+FORMATS: dict[str, Callable[[Tensor, Tensor], Corners]] = {
+    "xyxy": lambda low, high: (low, high),
+    "xywh": lambda low, size: (low, low + size),
+    "cxcywh": lambda centre, size: (centre - size / 2, centre + size / 2),
+    "ltrb": lambda before, after: (-before, after),
+    "xyxy_inclusive": lambda low, last: (low, last + 1),
+}
+SIZED = ("xywh", "cxcywh")  # a position and a size
+
+
+def corners_of(boxes1: Tensor, boxes2: Tensor, fmt1: str, fmt2: str) -> tuple[Corners, Corners]:
+    """Return the corners of two sets of boxes, each in its own format, from one common origin.
+
+    A size that the user gave holds more digits than the difference of two corners far from the
+    origin, so boxes that bring their sizes are moved beside the origin first.
+    """
+    first1, first2 = boxes1[..., :2], boxes2[..., :2]
+    if fmt1 in SIZED and fmt2 in SIZED:
+        origin = first2.detach()
+        first1, first2 = first1 - origin, first2 - origin
+    return FORMATS[fmt1](first1, boxes1[..., 2:]), FORMATS[fmt2](first2, boxes2[..., 2:])
+
+
+class Pair:
+    """Two boxes as a formula sees them: differences of coordinates, times one power of two.
+
+    The power of two brings the larger side of the hull to [0.5, 1), so no product overflows or
+    vanishes for the size of the boxes alone. Every quantity has x and y in its last axis. What
+    only some losses read is a property, computed when they do.
+    """
+
+    def __init__(self, box1: Corners, box2: Corners, eps: float = 0.0) -> None:
+        self.box1, self.box2, self.eps = box1, box2, eps
+        (low1, high1), (low2, high2) = box1, box2
+        # Over all four corner values, so that an inverted box stays inside its hull.
+        top = torch.maximum(torch.maximum(low1, high1), torch.maximum(low2, high2))
+        bottom = torch.minimum(torch.minimum(low1, high1), torch.minimum(low2, high2))
+        hull = top - bottom
+        self.scale = unit_scale(hull.detach())
+        self.hull = hull * self.scale
+        self.size1 = extent(high1 - low1) * self.scale
+        self.size2 = extent(high2 - low2) * self.scale
+        self.overlap = extent(torch.minimum(high1, high2) - torch.maximum(low1, low2)) * self.scale
+
+    @property
+    def offset(self) -> Tensor:
+        """From the second centre to the first; differences first: map coordinates keep their digits."""
+        (low1, high1), (low2, high2) = self.box1, self.box2
+        return ((low1 - low2) + (high1 - high2)) * (self.scale / 2)
+
+    @property
+    def same(self) -> Tensor:
+        """Whether all coordinates are equal, inverted or not."""
+        (low1, high1), (low2, high2) = self.box1, self.box2
+        return ((low1 == low2) & (high1 == high2)).all(-1)
+
+    def ratio(
+        self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | None = None
+    ) -> Tensor:
+        """Return the `quotient`, with the user's `eps` in the denominator.
+
+        `units` is what the denominator measures: 2 an area, 1 a length, 0 a pure number. `eps` is
+        in the units of the user's boxes and is scaled like the denominator.
+        """
+        if self.eps:
+            eps: Tensor | float = self.eps
+            for _ in range(units):
+                eps = eps * self.scale[..., 0]
+            denominator = denominator + eps
+        return quotient(numerator, denominator, undefined)
+
+
+def extent(difference: Tensor) -> Tensor:
+    """Return a length: 0 for an inverted box, NaN for NaN, and slope 1 at 0, so that a line can grow."""
+    return difference.masked_fill(difference < 0, 0)
+
+
+def unit_scale(hull: Tensor) -> Tensor:
+    """Return the power of two that brings the larger side of the hull to [0.5, 1)."""
+    limits = torch.finfo(hull.dtype)
+    side = hull.amax(-1, keepdim=True).clamp(limits.tiny, limits.max / 8)
+    return torch.frexp(side).mantissa / side
+
+
+def quotient(numerator: Tensor, denominator: Tensor, undefined: Tensor | None = None) -> Tensor:
+    """Divide truly, and give `undefined` (default 0) with slope 0 where the denominator vanishes.
+
+    That is where it is below the smallest normal number: 1/denormal overflows. The denominator
+    is made safe before the division, so neither value nor gradient is ever 0/0. NaN stays NaN.
+    """
+    vanishes = denominator < torch.finfo(denominator.dtype).tiny
+    fraction = numerator / denominator.masked_fill(vanishes, 1)
+    if undefined is None:
+        return fraction.masked_fill(vanishes, 0)
+    return torch.where(vanishes, undefined, fraction)
+
+
+def area(size: Tensor) -> Tensor:
+    """Return x times y."""
+    return size[..., 0] * size[..., 1]
+
+
+def squared_length(vector: Tensor) -> Tensor:
+    """Return x^2 + y^2."""
+    return (vector * vector).sum(-1)
