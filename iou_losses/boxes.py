@@ -66,9 +66,7 @@ class Pair:
         (low1, high1), (low2, high2) = self.box1, self.box2
         return ((low1 == low2) & (high1 == high2)).all(-1)
 
-    def ratio(
-        self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | None = None
-    ) -> Tensor:
+    def ratio(self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | None = None) -> Tensor:
         """Return the `quotient`, with the user's `eps` in the denominator.
 
         `units` is what the denominator measures: 2 an area, 1 a length, 0 a pure number. `eps` is

@@ -62,9 +62,7 @@ def plain_boxes(boxes: Tensor, fmt: str) -> tuple[Tensor, str]:
 def require_same_shape(pred: Tensor, target: Tensor) -> None:
     """Raise a `ValueError` where pred and target would broadcast."""
     if pred.shape != target.shape:
-        raise ValueError(
-            f"pred and target must have the same shape, got {tuple(pred.shape)} and {tuple(target.shape)}"
-        )
+        raise ValueError(f"pred and target must have the same shape, got {tuple(pred.shape)} and {tuple(target.shape)}")
 
 
 def compute_dtype(dtype1: torch.dtype, dtype2: torch.dtype) -> torch.dtype:

@@ -94,9 +94,7 @@ def ciou_loss(
     """
     if not 0 <= iou_threshold <= 1:
         raise ValueError(f"iou_threshold must be in [0, 1], got {iou_threshold!r}")
-    return paired_loss(
-        ciou_cost, pred, target, reduction, eps, weight, avg_factor, fmt, iou_threshold=iou_threshold
-    )
+    return paired_loss(ciou_cost, pred, target, reduction, eps, weight, avg_factor, fmt, iou_threshold=iou_threshold)
 
 
 class CIoULoss(BoxLoss):
