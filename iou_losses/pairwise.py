@@ -24,16 +24,12 @@ def pairwise(similarity: Callable[[Pair], Tensor], boxes1: Tensor, boxes2: Tenso
 
 def check_leading(shape1: torch.Size, shape2: torch.Size) -> None:
     """Raise a `ValueError` unless the shapes are (..., N, 4) and (..., M, 4) with leading dimensions that broadcast."""
-    try:
-        if len(shape1) >= 2 and len(shape2) >= 2:
-            torch.broadcast_shapes(shape1[:-2], shape2[:-2])
-            return
-    except RuntimeError:
-        pass
-    raise ValueError(
-        "boxes1 and boxes2 must have the shapes (..., N, 4) and (..., M, 4) with leading dimensions "
-        f"that broadcast, got {tuple(shape1)} and {tuple(shape2)}"
-    )
+    leading = zip(reversed(shape1[:-2]), reversed(shape2[:-2]), strict=False)
+    if len(shape1) < 2 or len(shape2) < 2 or any(n1 != n2 and 1 not in (n1, n2) for n1, n2 in leading):
+        raise ValueError(
+            "boxes1 and boxes2 must have the shapes (..., N, 4) and (..., M, 4) with leading dimensions "
+            f"that broadcast, got {tuple(shape1)} and {tuple(shape2)}"
+        )
 
 
 def box_iou(boxes1: Tensor, boxes2: Tensor, fmt: str = "xyxy") -> Tensor:

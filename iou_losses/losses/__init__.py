@@ -1,0 +1,1 @@
+"""The losses, a file for each paper: the formula, the function, the module."""
