@@ -9,6 +9,7 @@ from iou_losses.losses.giou import GIoULoss as GIoULoss
 from iou_losses.losses.giou import giou_loss as giou_loss
 from iou_losses.losses.iou import IoULoss as IoULoss
 from iou_losses.losses.iou import iou_loss as iou_loss
+from iou_losses.native import native_isa as native_isa
 from iou_losses.pairwise import box_iou as box_iou
 from iou_losses.pairwise import complete_box_iou as complete_box_iou
 from iou_losses.pairwise import distance_box_iou as distance_box_iou

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from iou_losses import native
 from iou_losses.boxes import FORMATS, Pair, corners_of
-from iou_losses.reduction import check_reduction, reduce, weighted
+from iou_losses.reduction import check_reduction, reduce, reducing_factor, weighted
 
 
 def paired_loss(
@@ -28,7 +29,14 @@ def paired_loss(
     check_eps(eps)
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
-    loss = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
+    kernel = native.paired_kernel(formula, pred, target)
+    if kernel is None:
+        loss = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
+    else:
+        factor = reducing_factor(pred, reduction, weight, avg_factor)
+        loss = native.paired(native.Call(kernel, formula, formats, eps, parameters, factor), pred, target)
+        if factor is not None:
+            return loss
     if weight is not None:
         loss = weighted(loss, weight)
     return reduce(loss, reduction, avg_factor)
@@ -40,18 +48,21 @@ def prepare(boxes1: Tensor, boxes2: Tensor, fmt: str) -> tuple[Tensor, Tensor, t
     boxes2, fmt2 = plain_boxes(boxes2, fmt)
     if boxes1.device != boxes2.device:
         raise ValueError(f"boxes must be on one device, got {boxes1.device} and {boxes2.device}")
-    dtype = compute_dtype(boxes1.dtype, boxes2.dtype)
-    return boxes1.to(dtype), boxes2.to(dtype), (fmt1, fmt2)
+    if not boxes1.dtype is boxes2.dtype is torch.float32:  # the usual case needs no conversion
+        dtype = compute_dtype(boxes1.dtype, boxes2.dtype)
+        boxes1, boxes2 = boxes1.to(dtype), boxes2.to(dtype)
+    return boxes1, boxes2, (fmt1, fmt2)
 
 
 def plain_boxes(boxes: Tensor, fmt: str) -> tuple[Tensor, str]:
     """Return the boxes as a plain tensor, and their format: their own if they are `tv_tensors.BoundingBoxes`."""
-    if not isinstance(boxes, Tensor):
-        raise TypeError(f"boxes must be a torch.Tensor, got {type(boxes).__name__}")
-    # Known by its two attributes, so that torchvision need not be installed.
-    if hasattr(boxes, "canvas_size") and hasattr(boxes, "format"):
-        fmt = boxes.format.value.lower()
-        boxes = boxes.as_subclass(Tensor)
+    if type(boxes) is not Tensor:
+        if not isinstance(boxes, Tensor):
+            raise TypeError(f"boxes must be a torch.Tensor, got {type(boxes).__name__}")
+        # Known by its two attributes, so that torchvision need not be installed.
+        if hasattr(boxes, "canvas_size") and hasattr(boxes, "format"):
+            fmt = boxes.format.value.lower()
+            boxes = boxes.as_subclass(Tensor)
     if fmt not in FORMATS:
         raise ValueError(f"fmt must be one of {', '.join(map(repr, FORMATS))}, got {fmt!r}")
     if boxes.shape[-1:] != (4,):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from iou_losses import native
 from iou_losses.boxes import Pair, corners_of
 from iou_losses.core import prepare, require_same_shape
 from iou_losses.losses.ciou import ciou
@@ -16,9 +17,12 @@ from iou_losses.losses.iou import iou
 
 
 def pairwise(similarity: Callable[[Pair], Tensor], boxes1: Tensor, boxes2: Tensor, fmt: str) -> Tensor:
-    """Give the matrix of a similarity: the formula of the paired loss, by broadcasting."""
+    """Give the matrix of a similarity, by the engine or by broadcasting the formula of the paired loss."""
     boxes1, boxes2, formats = prepare(boxes1, boxes2, fmt)
     check_leading(boxes1.shape, boxes2.shape)
+    kernel = native.matrix_kernel(similarity, boxes1, boxes2)
+    if kernel is not None:
+        return native.matrix(kernel, boxes1, boxes2, formats)
     return similarity(Pair(*corners_of(boxes1[..., :, None, :], boxes2[..., None, :, :], *formats)))
 
 

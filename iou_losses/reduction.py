@@ -40,6 +40,16 @@ def weighted(loss: Tensor, weight: Tensor) -> Tensor:
     return loss * (weight if weight.shape == loss.shape else weight.mean(-1))
 
 
+def reducing_factor(
+    boxes: Tensor, reduction: str, weight: Tensor | None, avg_factor: float | Tensor | None
+) -> float | None:
+    """Return what the sum of the losses is to be multiplied by, None where it takes more than a number."""
+    if reduction == "none" or weight is not None or isinstance(avg_factor, Tensor):
+        return None
+    count = boxes.numel() // 4 if avg_factor is None else avg_factor
+    return 1.0 if reduction == "sum" else 1 / count if count else 0.0
+
+
 def reduce(loss: Tensor, reduction: str, avg_factor: float | Tensor | None) -> Tensor:
     """Reduce one loss per box; without boxes the sum and the mean are 0 and still on the graph."""
     if reduction == "none":

@@ -1,0 +1,218 @@
+"""The native engine: loss and gradient in one pass over memory, for plain eager CPU tensors.
+
+A C library without torch in it, loaded by ctypes; calls release the GIL. `csrc/` holds the
+formulas: the same as in `iou_losses.losses`, over numbers that carry their derivatives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from iou_losses.boxes import FORMATS, Pair, corners_of
+
+FORMAT_CODES = {fmt: code for code, fmt in enumerate(FORMATS)}
+SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+# What the processor can run, best first, by the name torch gives it.
+INSTRUCTION_SETS = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
+PLAIN_TYPES = (Tensor, torch.nn.Parameter)
+WORTH_A_THREAD = 1 << 16  # boxes or pairs, as in kernels.cpp
+MAX_PARAMETERS = 8
+
+_pointer, _double, _int64, _int = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.c_int
+# rows, pred, target, their formats, eps, factor, parameters, loss, gradient, total, threads
+PAIRED = (_int64, _pointer, _pointer, _int, _int, _double, _double, _pointer, _pointer, _pointer, _pointer, _int)
+# matrices, rows, columns, boxes1, boxes2, their formats, result, threads
+MATRIX = (_int64, _int64, _int64, _pointer, _pointer, _int, _int, _pointer, _int)
+
+
+def load() -> tuple[ctypes.CDLL | None, str | None]:
+    """Load the best library that is built and that this processor runs; none is an answer too."""
+    if os.environ.get("IOU_LOSSES_NATIVE") == "0":
+        return None, None
+    for isa in INSTRUCTION_SETS.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
+        for folder in __path__:  # an editable install keeps the library beside another copy of the package
+            path = Path(folder) / f"kernels_{isa}.so"
+            if path.exists():
+                try:
+                    return ctypes.CDLL(str(path)), isa
+                except OSError:  # built for another machine
+                    continue
+    return None, None
+
+
+_library, _isa = load()
+
+
+def native_isa() -> str | None:
+    """Tell which build of the native engine is in use: `"avx512"`, `"avx2"`, `"generic"`, or None.
+
+    None means that none is built or that the environment variable `IOU_LOSSES_NATIVE=0` turned
+    it off when the package was imported; everything then works by the formulas in torch.
+
+    Example:
+        >>> from iou_losses import native_isa
+        >>> native_isa() in ("avx512", "avx2", "generic", None)
+        True
+    """
+    return _isa
+
+
+@cache
+def entry_point(name: str, dtype: torch.dtype, arguments: tuple[Any, ...]) -> Callable[..., None] | None:
+    """Look a function of the library up; None for a formula that is written in torch only."""
+    function = getattr(_library, f"{name}_{SUFFIXES[dtype]}", None)
+    if function is not None:
+        function.argtypes, function.restype = arguments, None
+    return cast("Callable[..., None] | None", function)
+
+
+def paired_kernel(formula: Callable[..., Tensor], pred: Tensor, target: Tensor) -> Callable[..., None] | None:
+    """Return the function that computes the formula for these boxes, None where torch has to."""
+    if not serves(pred, target) or (target.requires_grad and torch.is_grad_enabled()):
+        return None
+    return entry_point(formula.__name__, pred.dtype, PAIRED)
+
+
+def matrix_kernel(similarity: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor) -> Callable[..., None] | None:
+    """Return the function that fills the matrix of the similarity, None where torch has to."""
+    wants_gradient = (boxes1.requires_grad or boxes2.requires_grad) and torch.is_grad_enabled()
+    if wants_gradient or not serves(boxes1, boxes2):
+        return None
+    return entry_point(f"{similarity.__name__}_matrix", boxes1.dtype, MATRIX)
+
+
+def serves(boxes1: Tensor, boxes2: Tensor) -> bool:
+    """Tell whether both are plain CPU tensors that nobody but autograd watches.
+
+    Whoever traces, transforms or intercepts operators has to see the formula's. The private
+    names of torch are here alone.
+    """
+    return (
+        _library is not None
+        and type(boxes1) in PLAIN_TYPES
+        and type(boxes2) in PLAIN_TYPES
+        and boxes1.is_cpu
+        and boxes2.is_cpu
+        and boxes1.layout is boxes2.layout is torch.strided
+        and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
+        and torch._C._len_torch_dispatch_stack() == 0  # fake tensors, make_fx, counters
+        and torch._C._functorch.peek_interpreter_stack() is None  # vmap, grad, jvp, functionalize
+        and forward_ad._current_level < 0
+        and (boxes1.data_ptr() != 0 or boxes1.numel() == 0)  # a tensor of zeros may have no memory
+        and (boxes2.data_ptr() != 0 or boxes2.numel() == 0)
+    )
+
+
+def readable(boxes: Tensor) -> Tensor:
+    """Return the boxes laid out as the library reads them."""
+    return (boxes.resolve_neg() if boxes.is_neg() else boxes).contiguous()
+
+
+def threads_for(work: int) -> int:
+    """Return how many threads the library may split so many boxes or pairs over."""
+    return 1 if work < 2 * WORTH_A_THREAD else torch.get_num_threads()
+
+
+@lru_cache(maxsize=256)
+def pack(parameters: tuple[float, ...]) -> Any:
+    """Return a formula's parameters as an array of C."""
+    return (_double * MAX_PARAMETERS)(*parameters)
+
+
+class Call(NamedTuple):
+    """What a paired loss is computed with, boxes aside.
+
+    `factor` multiplies the sum of the losses, which is the result; None gives one loss per box.
+    """
+
+    kernel: Callable[..., None]
+    formula: Callable[..., Tensor]
+    formats: tuple[str, str]
+    eps: float
+    parameters: dict[str, float]
+    factor: float | None
+
+    def run(self, pred: Tensor, target: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor | None]:
+        """Return the loss, and its gradient by pred where wanted."""
+        pred, target = readable(pred), readable(target)
+        per_box = self.factor is None
+        loss = torch.empty(pred.shape[:-1] if per_box else (), dtype=pred.dtype)
+        gradient = torch.empty(pred.shape, dtype=pred.dtype) if with_gradient else None
+        rows = pred.numel() // 4
+        self.kernel(
+            rows,
+            pred.data_ptr(),
+            target.data_ptr(),
+            FORMAT_CODES[self.formats[0]],
+            FORMAT_CODES[self.formats[1]],
+            self.eps,
+            1.0 if self.factor is None else self.factor,
+            pack(tuple(self.parameters.values())),
+            loss.data_ptr() if per_box else None,
+            None if gradient is None else gradient.data_ptr(),
+            None if per_box else loss.data_ptr(),
+            threads_for(rows),
+        )
+        return loss, gradient
+
+
+class PairedLoss(torch.autograd.Function):
+    """Loss with its gradient, computed together in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, pred: Tensor, target: Tensor, call: Call) -> Tensor:  # noqa: D102
+        loss, gradient = call.run(pred, target, with_gradient=True)
+        ctx.save_for_backward(pred, target, gradient)
+        ctx.call = call
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
+        pred, target, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph: the gradient itself is to be differentiated
+            call: Call = ctx.call
+            loss = call.formula(Pair(*corners_of(pred, target, *call.formats), call.eps), **call.parameters)
+            if call.factor is not None:
+                loss = loss.sum() * call.factor
+            (gradient,) = torch.autograd.grad(loss, pred, grad, create_graph=True)
+            return gradient, None, None
+        return grad.unsqueeze(-1) * gradient, None, None
+
+
+def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
+    """Give the loss of each box, or their sum times the factor."""
+    if pred.requires_grad and torch.is_grad_enabled():
+        return cast(Tensor, PairedLoss.apply(pred, target, call))
+    return call.run(pred, target, with_gradient=False)[0]
+
+
+def matrix(kernel: Callable[..., None], boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]) -> Tensor:
+    """Give the similarity of every box with every other; allocates the result and nothing else of its size."""
+    leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
+    rows, columns = boxes1.shape[-2], boxes2.shape[-2]
+    boxes1 = readable(boxes1.expand(*leading, rows, 4))
+    boxes2 = readable(boxes2.expand(*leading, columns, 4))
+    result = torch.empty(*leading, rows, columns, dtype=boxes1.dtype)
+    kernel(
+        math.prod(leading),
+        rows,
+        columns,
+        boxes1.data_ptr(),
+        boxes2.data_ptr(),
+        FORMAT_CODES[formats[0]],
+        FORMAT_CODES[formats[1]],
+        result.data_ptr(),
+        threads_for(result.numel()),
+    )
+    return result

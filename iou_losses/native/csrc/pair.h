@@ -1,0 +1,111 @@
+// Two boxes as a formula sees them; the names and the order of the steps are those of boxes.py.
+#pragma once
+
+#include "elementary.h"
+
+template <class X, class Y>
+struct Vector {
+    X x;
+    Y y;
+};
+template <class X, class Y>
+INLINE Vector<X, Y> vector(const X& x, const Y& y) { return {x, y}; }
+template <class X, class Y>
+INLINE auto area(const Vector<X, Y>& size) { return size.x * size.y; }
+template <class X, class Y>
+INLINE auto squared_length(const Vector<X, Y>& a) { return square(a.x) + square(a.y); }
+
+// atan(w / h), by shares of w + h: no square can underflow and h may be 0.
+template <class X, class Y>
+INLINE auto angle_of(const Vector<X, Y>& size) { return share_angle(quotient(size.x, size.x + size.y)); }
+
+// Scaled in value only: partials are by scaled coordinates until the kernel multiplies them at its end.
+template <class T, unsigned A>
+INLINE Dual<T, A> operator*(Dual<T, A> a, T scale) {
+    a.v *= scale;
+    return a;
+}
+template <class T, unsigned A, unsigned B>
+INLINE auto operator*(const Vector<Dual<T, A>, Dual<T, B>>& a, T scale) { return vector(a.x * scale, a.y * scale); }
+
+template <class T>
+INLINE T larger(T a, T b) { return a > b ? a : b; }
+
+// Four corners, of which `Mask` says which partials they seed: bits 0 and 2 for x, 1 and 3 for y.
+template <class T, unsigned Mask>
+struct Box {
+    T corner[4];
+
+    template <unsigned I>
+    INLINE auto seed() const {
+        Dual<T, Mask & 1u << I> r;
+        r.v = corner[I];
+        if constexpr (Mask >> I & 1) r.d[I] = T(1);
+        return r;
+    }
+    INLINE auto low() const { return vector(seed<0>(), seed<1>()); }
+    INLINE auto high() const { return vector(seed<2>(), seed<3>()); }
+    INLINE auto size() const { return vector(extent(high().x - low().x), extent(high().y - low().y)); }
+    INLINE auto area(T scale) const { return ::area(size() * scale); }
+    INLINE auto angle(T scale) const { return angle_of(size() * scale); }
+};
+
+// A box of a matrix: what depends on it alone was computed once.
+template <class T, bool Scaled>
+struct KnownBox : Box<T, 0> {
+    T w, h, known_area, known_angle;
+
+    INLINE auto size() const { return vector(constant(w), constant(h)); }
+    INLINE auto area(T scale) const { return Scaled ? ::area(size() * scale) : constant(known_area); }
+    INLINE auto angle(T) const { return constant(known_angle); }
+};
+
+template <class T, class Box1, class Box2, bool Scaled = true>
+struct Pair {
+    Box1 box1;
+    Box2 box2;
+    T eps;
+    T scale;
+
+    INLINE Pair(const Box1& box1_, const Box2& box2_, T eps_) : box1(box1_), box2(box2_), eps(eps_), scale(1) {
+        if constexpr (Scaled) scale = unit_scale(larger(hull().x.v, hull().y.v));
+    }
+
+    // Over all four corner values, so that an inverted box stays inside its hull.
+    INLINE auto hull() const {
+        const auto a = box1.low(), b = box1.high();
+        const auto c = box2.low(), d = box2.high();
+        return vector(max(max(a.x, b.x), max(c.x, d.x)) - min(min(a.x, b.x), min(c.x, d.x)),
+                      max(max(a.y, b.y), max(c.y, d.y)) - min(min(a.y, b.y), min(c.y, d.y))) * scale;
+    }
+    INLINE auto overlap() const {
+        return vector(extent(min(box1.high().x, box2.high().x) - max(box1.low().x, box2.low().x)),
+                      extent(min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y))) * scale;
+    }
+    // From the second centre to the first; differences first: map coordinates keep their digits.
+    INLINE auto offset() const {
+        return vector(0.5 * ((box1.low().x - box2.low().x) + (box1.high().x - box2.high().x)),
+                      0.5 * ((box1.low().y - box2.low().y) + (box1.high().y - box2.high().y))) * scale;
+    }
+    INLINE auto size1() const { return box1.size() * scale; }
+    INLINE auto size2() const { return box2.size() * scale; }
+    INLINE auto area1() const { return box1.area(scale); }
+    INLINE auto area2() const { return box2.area(scale); }
+    INLINE auto angle1() const { return box1.angle(scale); }
+    INLINE auto angle2() const { return box2.angle(scale); }
+
+    // 1 where all coordinates are equal, inverted or not, else 0.
+    INLINE T same() const {
+        const T* a = box1.corner;
+        const T* b = box2.corner;
+        return T(int(a[0] == b[0]) & int(a[1] == b[1]) & int(a[2] == b[2]) & int(a[3] == b[3]));
+    }
+
+    // The quotient with the user's eps in the denominator, which measures an area, a length or a number.
+    template <int Units = 2, class N, class D>
+    INLINE auto ratio(const N& numerator, const D& denominator, T undefined = T(0)) const {
+        T e = eps;
+        for (int i = 0; i < Units; ++i) e *= scale;
+        return quotient(numerator, denominator + constant(e), undefined);
+    }
+};
