@@ -25,7 +25,7 @@ SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 # What the processor can run, best first, by the name torch gives it.
 INSTRUCTION_SETS = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
 PLAIN_TYPES = (Tensor, torch.nn.Parameter)
-WORTH_A_THREAD = 1 << 16  # boxes or pairs, as in kernels.cpp
+WORTH_A_THREAD = 1 << 16  # boxes or pairs, as in rows.h
 MAX_PARAMETERS = 8
 
 _pointer, _double, _int64, _int = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.c_int

@@ -1,4 +1,4 @@
-// The losses, each as its Python twin writes it. Adding one is one function here and a line in kernels.cpp.
+// The losses, each as its Python twin writes it. Adding one is one function here and a line in paired.cpp.
 #pragma once
 
 #include "pair.h"

@@ -1,0 +1,115 @@
+// Every box with every other: similarity matrices without temporaries.
+#pragma once
+
+#include "rows.h"
+
+// Up to CHUNK boxes side by side, with what depends on each alone.
+template <class T>
+struct Known {
+    T value[8][CHUNK];  // corners, width, height, area, angle
+    T position[2][CHUNK];
+    bool ordinary;  // all coordinates are 0 or of ordinary size: the scale would not change a bit
+
+    // The boxes behind `count`, up to a multiple of LANES, are at 0.
+    Known(const Format& format, bool relative, const T* boxes, Index count) : ordinary(!relative) {
+        int unusual = 0;
+        for (Index i = 0; i < (count + LANES - 1) / LANES * LANES; ++i) {
+            T nothing[4] = {}, corners[4];
+            const T* box = i < count ? boxes + 4 * i : nothing;
+            position[0][i] = relative ? box[0] : T(0);
+            position[1][i] = relative ? box[1] : T(0);
+            to_corners(format, box, position[0][i], position[1][i], corners);
+            for (int k = 0; k < 4; ++k) {
+                value[k][i] = corners[k];
+                const T side = std::abs(corners[k]);
+                unusual |= !(side == 0 || (side >= T(1) / 65536 && side <= 65536));
+            }
+        }
+        ordinary = ordinary && !unusual;
+        IVDEP
+        for (Index i = 0; i < (count + LANES - 1) / LANES * LANES; ++i) {
+            const Box<T, 0> box{{value[0][i], value[1][i], value[2][i], value[3][i]}};
+            const auto size = box.size();
+            value[4][i] = size.x.v;
+            value[5][i] = size.y.v;
+            value[6][i] = area(size).v;
+            value[7][i] = box.angle(unit_scale(larger(size.x.v, size.y.v))).v;
+        }
+    }
+
+    template <bool Scaled>
+    INLINE KnownBox<T, Scaled> box(Index i) const {
+        KnownBox<T, Scaled> b;
+        for (int k = 0; k < 4; ++k) b.corner[k] = value[k][i];
+        b.w = value[4][i], b.h = value[5][i], b.known_area = value[6][i], b.known_angle = value[7][i];
+        return b;
+    }
+};
+
+template <bool Scaled, bool Relative, class T, class F>
+void matrix_row(F formula, const Known<T>& rows, Index i, const Known<T>& columns, Index count, T* result) {
+    using KnownT = KnownBox<T, Scaled>;
+    const KnownT row = rows.template box<Scaled>(i);
+    T line[CHUNK];
+    IVDEP
+    for (Index j = 0; j < (count + LANES - 1) / LANES * LANES; ++j) {
+        KnownT box1 = row;
+        if constexpr (Relative) {
+            const T x = rows.position[0][i] - columns.position[0][j], y = rows.position[1][i] - columns.position[1][j];
+            box1.corner[0] += x, box1.corner[1] += y, box1.corner[2] += x, box1.corner[3] += y;
+            // The size of the corners as rounded, lest the overlap exceed it.
+            const auto size = static_cast<const Box<T, 0>&>(box1).size();
+            box1.w = size.x.v, box1.h = size.y.v;
+        }
+        line[j] = formula(Pair<T, KnownT, KnownT, Scaled>(box1, columns.template box<Scaled>(j), T(0))).v;
+    }
+    std::copy(line, line + count, result);
+}
+
+template <class T>
+struct MatrixCall {
+    Index batch, rows, columns;
+    const T* boxes1;
+    const T* boxes2;
+    int format1, format2;
+    T* result;
+};
+
+template <class T, class F>
+void matrix_part(F formula, const MatrixCall<T>& call, Index begin, Index end) {
+    const Format &f1 = FORMATS[call.format1], &f2 = FORMATS[call.format2];
+    const bool relative = f1.sized && f2.sized;
+    Index stop;
+    for (Index start = begin; start < end; start = stop) {  // rows of one matrix of the batch
+        const Index matrix = start / call.rows;
+        stop = std::min({end, start + CHUNK, (matrix + 1) * call.rows});
+        const Known<T> rows(f1, relative, call.boxes1 + 4 * start, stop - start);
+        for (Index left = 0; left < call.columns; left += CHUNK) {
+            const Index count = std::min(CHUNK, call.columns - left);
+            const Known<T> columns(f2, relative, call.boxes2 + 4 * (matrix * call.columns + left), count);
+            for (Index i = 0; i < stop - start; ++i) {
+                T* result = call.result + (start + i) * call.columns + left;
+                if (relative) matrix_row<true, true>(formula, rows, i, columns, count, result);
+                else if (rows.ordinary && columns.ordinary) matrix_row<false, false>(formula, rows, i, columns, count, result);
+                else matrix_row<true, false>(formula, rows, i, columns, count, result);
+            }
+        }
+    }
+}
+
+template <class T, class F>
+void matrix(F formula, const MatrixCall<T>& call, int threads) {
+    split_rows(call.batch * call.rows, call.columns, threads, [&](Index, Index begin, Index end) {
+        matrix_part(formula, call, begin, end);
+    });
+}
+
+// Exports NAME_matrix_f32 and NAME_matrix_f64. Arrays are contiguous: `batch` matrices of `rows` x `columns`.
+#define MATRIX_OF(NAME, T, SUFFIX)                                                                           \
+    EXPORT void NAME##_matrix_##SUFFIX(std::int64_t batch, std::int64_t rows, std::int64_t columns,          \
+                                       const T* boxes1, const T* boxes2, int format1, int format2,           \
+                                       T* result, int threads) {                                             \
+        matrix([](const auto& pair) { return NAME(pair); },                                                  \
+               MatrixCall<T>{batch, rows, columns, boxes1, boxes2, format1, format2, result}, threads);      \
+    }
+#define MATRIX(NAME) MATRIX_OF(NAME, float, f32) MATRIX_OF(NAME, double, f64)

@@ -1,0 +1,102 @@
+// Paired boxes: loss and gradient in one pass over memory.
+#pragma once
+
+#include "rows.h"
+
+template <unsigned Mask, class T>
+INLINE Box<T, Mask> load(const T* corners) {
+    return {{corners[0], corners[1], corners[2], corners[3]}};
+}
+
+// Loss and, where wanted, `factor` times its gradient, in one pass.
+template <bool Gradient, class T, class F>
+void paired_rows(F formula, Index rows, const T* pred, const T* target, T eps, T factor, T* loss, T* gradient) {
+    constexpr unsigned mask = Gradient ? 15u : 0u;
+    IVDEP
+    for (Index i = 0; i < rows; ++i) {
+        const Pair<T, Box<T, mask>, Box<T, 0>> pair(load<mask>(pred + 4 * i), load<0>(target + 4 * i), eps);
+        const auto result = formula(pair);
+        loss[i] = result.v;
+        if constexpr (Gradient) {
+            const T scale = pair.scale * factor;
+            gradient[4 * i] = result.d[0] * scale;
+            gradient[4 * i + 1] = result.d[1] * scale;
+            gradient[4 * i + 2] = result.d[2] * scale;
+            gradient[4 * i + 3] = result.d[3] * scale;
+        }
+    }
+}
+
+template <class T>
+double sum(Index rows, const T* loss) {
+    double lane[LANES] = {};
+    Index i = 0;
+    for (; i + LANES <= rows; i += LANES)
+        for (Index k = 0; k < LANES; ++k) lane[k] += loss[i + k];
+    for (; i < rows; ++i) lane[0] += loss[i];
+    double total = 0;
+    for (double part : lane) total += part;
+    return total;
+}
+
+// What one call works on. Without `loss` the losses are summed; without `gradient` none is computed.
+template <class T>
+struct PairedCall {
+    Index rows;
+    const T* pred;
+    const T* target;
+    int format1, format2;
+    double eps, factor;
+    T* loss;
+    T* gradient;
+};
+
+template <class T, class F>
+double paired_part(F formula, const PairedCall<T>& call, Index begin, Index end) {
+    const Format &f1 = FORMATS[call.format1], &f2 = FORMATS[call.format2];
+    const bool converted = call.format1 != 0 || call.format2 != 0, relative = f1.sized && f2.sized;
+    T corners1[4 * CHUNK], corners2[4 * CHUNK], losses[CHUNK];
+    double total = 0;
+    for (Index start = begin; start < end; start += CHUNK) {
+        const Index rows = std::min(CHUNK, end - start);
+        const T *pred = call.pred + 4 * start, *target = call.target + 4 * start;
+        T* loss = call.loss ? call.loss + start : losses;
+        T* gradient = call.gradient ? call.gradient + 4 * start : nullptr;
+        if (converted) {
+            for (Index i = 0; i < rows; ++i) {
+                const T x = relative ? target[4 * i] : T(0), y = relative ? target[4 * i + 1] : T(0);
+                to_corners(f1, pred + 4 * i, x, y, corners1 + 4 * i);
+                to_corners(f2, target + 4 * i, x, y, corners2 + 4 * i);
+            }
+            pred = corners1, target = corners2;
+        }
+        if (gradient) paired_rows<true>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
+        else paired_rows<false>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
+        if (gradient && call.format1 != 0)
+            for (Index i = 0; i < rows; ++i) to_halves(f1, gradient + 4 * i);
+        if (!call.loss) total += sum(rows, loss);
+    }
+    return total;
+}
+
+template <class T, class F>
+void paired(F formula, const PairedCall<T>& call, T* total, int threads) {
+    std::vector<double> totals(std::max(threads, 1));
+    split_rows(call.rows, 1, threads, [&](Index part, Index begin, Index end) {
+        totals[part] = paired_part(formula, call, begin, end);
+    });
+    if (total) *total = T(sum(Index(totals.size()), totals.data()) * call.factor);
+}
+
+// Exports NAME_f32 and NAME_f64. Arrays are contiguous: boxes and gradient of `rows` x 4, loss of `rows`.
+// Without `loss` the losses are summed into `total`; without `gradient` none is computed. `factor`
+// multiplies the total and the gradient.
+#define PAIRED_OF(NAME, T, SUFFIX)                                                                           \
+    EXPORT void NAME##_##SUFFIX(std::int64_t rows, const T* pred, const T* target, int format1, int format2, \
+                                double eps, double factor, const double* parameters, T* loss, T* gradient,   \
+                                T* total, int threads) {                                                     \
+        paired([=](const auto& pair) { return NAME(pair, parameters); },                                     \
+               PairedCall<T>{rows, pred, target, format1, format2, eps, factor, loss, gradient}, total,      \
+               threads);                                                                                     \
+    }
+#define PAIRED(NAME) PAIRED_OF(NAME, float, f32) PAIRED_OF(NAME, double, f64)
