@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from iou_losses.elementary import extent, quotient, unit_scale
+
 Corners = tuple[Tensor, Tensor]  # low (x1, y1) and high (x2, y2), each of shape (..., 2)
 
 # The four numbers of a box, as two halves, to its corners.
@@ -41,14 +43,14 @@ class Pair:
     only some losses read is a property, computed when they do.
     """
 
-    def __init__(self, box1: Corners, box2: Corners, eps: float = 0.0) -> None:
+    def __init__(self, box1: Corners, box2: Corners, eps: float = 0.0, scale: Tensor | None = None) -> None:
         self.box1, self.box2, self.eps = box1, box2, eps
         (low1, high1), (low2, high2) = box1, box2
         # Over all four corner values, so that an inverted box stays inside its hull.
         top = torch.maximum(torch.maximum(low1, high1), torch.maximum(low2, high2))
         bottom = torch.minimum(torch.minimum(low1, high1), torch.minimum(low2, high2))
         hull = top - bottom
-        self.scale = unit_scale(hull.detach())
+        self.scale = unit_scale(hull.detach()) if scale is None else scale
         self.hull = hull * self.scale
         self.size1 = extent(high1 - low1) * self.scale
         self.size2 = extent(high2 - low2) * self.scale
@@ -61,55 +63,39 @@ class Pair:
         return ((low1 - low2) + (high1 - high2)) * (self.scale / 2)
 
     @property
+    def corner_offsets(self) -> Corners:
+        """From the corners of the second box to those of the first."""
+        (low1, high1), (low2, high2) = self.box1, self.box2
+        return (low1 - low2) * self.scale, (high1 - high2) * self.scale
+
+    @property
+    def signed_overlap(self) -> Tensor:
+        """The overlap, negative where there is a gap."""
+        (low1, high1), (low2, high2) = self.box1, self.box2
+        return (torch.minimum(high1, high2) - torch.maximum(low1, low2)) * self.scale
+
+    @property
     def same(self) -> Tensor:
         """Whether all coordinates are equal, inverted or not."""
         (low1, high1), (low2, high2) = self.box1, self.box2
         return ((low1 == low2) & (high1 == high2)).all(-1)
 
-    def ratio(self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | None = None) -> Tensor:
+    def interpolated(self, coefficient: Tensor | float) -> Pair:
+        """Return the pair in which the first box has gone this share of the way to the second."""
+        (low1, high1), (low2, high2) = self.box1, self.box2
+        size2, rest = high2 - low2, 1 - coefficient  # from the second's corner: differences first
+        return Pair((rest * (low1 - low2), size2 + rest * (high1 - high2)), (low2 - low2, size2), self.eps, self.scale)
+
+    def ratio(self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | float = 0) -> Tensor:
         """Return the `quotient`, with the user's `eps` in the denominator.
 
         `units` is what the denominator measures: 2 an area, 1 a length, 0 a pure number. `eps` is
         in the units of the user's boxes and is scaled like the denominator.
         """
         if self.eps:
+            scale = self.scale if denominator.dim() == self.scale.dim() else self.scale[..., 0]
             eps: Tensor | float = self.eps
             for _ in range(units):
-                eps = eps * self.scale[..., 0]
+                eps = eps * scale
             denominator = denominator + eps
         return quotient(numerator, denominator, undefined)
-
-
-def extent(difference: Tensor) -> Tensor:
-    """Return a length: 0 for an inverted box, NaN for NaN, and slope 1 at 0, so that a line can grow."""
-    return difference.masked_fill(difference < 0, 0)
-
-
-def unit_scale(hull: Tensor) -> Tensor:
-    """Return the power of two that brings the larger side of the hull to [0.5, 1)."""
-    limits = torch.finfo(hull.dtype)
-    side = hull.amax(-1, keepdim=True).clamp(limits.tiny, limits.max / 8)
-    return torch.frexp(side).mantissa / side
-
-
-def quotient(numerator: Tensor, denominator: Tensor, undefined: Tensor | None = None) -> Tensor:
-    """Divide truly, and give `undefined` (default 0) with slope 0 where the denominator vanishes.
-
-    That is where it is below the smallest normal number: 1/denormal overflows. The denominator
-    is made safe before the division, so neither value nor gradient is ever 0/0. NaN stays NaN.
-    """
-    vanishes = denominator < torch.finfo(denominator.dtype).tiny
-    fraction = numerator / denominator.masked_fill(vanishes, 1)
-    if undefined is None:
-        return fraction.masked_fill(vanishes, 0)
-    return torch.where(vanishes, undefined, fraction)
-
-
-def area(size: Tensor) -> Tensor:
-    """Return x times y."""
-    return size[..., 0] * size[..., 1]
-
-
-def squared_length(vector: Tensor) -> Tensor:
-    """Return x^2 + y^2."""
-    return (vector * vector).sum(-1)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from iou_losses import native
 from iou_losses.boxes import FORMATS, Pair, corners_of
-from iou_losses.reduction import check_reduction, reduce, reducing_factor, weighted
+from iou_losses.reduction import check_reduction, reduce, reducing_factor
+
+Chosen = TypeVar("Chosen")
 
 
 def paired_loss(
@@ -22,11 +26,11 @@ def paired_loss(
     weight: Tensor | None,
     avg_factor: float | Tensor | None,
     fmt: str,
-    **parameters: float,
+    **parameters: Any,
 ) -> Tensor:
     """Give the loss of each pred with its target by `formula(pair, **parameters)`, weighted and reduced."""
     check_reduction(reduction, avg_factor)
-    check_eps(eps)
+    check_range("eps", eps, 0)
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
     kernel = native.paired_kernel(formula, pred, target)
@@ -34,12 +38,11 @@ def paired_loss(
         loss = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
     else:
         factor = reducing_factor(pred, reduction, weight, avg_factor)
-        loss = native.paired(native.Call(kernel, formula, formats, eps, parameters, factor), pred, target)
+        numbers = {name: float(value) for name, value in parameters.items()}
+        loss = native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
         if factor is not None:
             return loss
-    if weight is not None:
-        loss = weighted(loss, weight)
-    return reduce(loss, reduction, avg_factor)
+    return reduce(loss, reduction, weight, avg_factor)
 
 
 def prepare(boxes1: Tensor, boxes2: Tensor, fmt: str) -> tuple[Tensor, Tensor, tuple[str, str]]:
@@ -63,8 +66,7 @@ def plain_boxes(boxes: Tensor, fmt: str) -> tuple[Tensor, str]:
         if hasattr(boxes, "canvas_size") and hasattr(boxes, "format"):
             fmt = boxes.format.value.lower()
             boxes = boxes.as_subclass(Tensor)
-    if fmt not in FORMATS:
-        raise ValueError(f"fmt must be one of {', '.join(map(repr, FORMATS))}, got {fmt!r}")
+    one_of("fmt", fmt, FORMATS)
     if boxes.shape[-1:] != (4,):
         raise ValueError(f"boxes must have 4 numbers in the last dimension, got shape {tuple(boxes.shape)}")
     return boxes, fmt
@@ -85,17 +87,27 @@ def compute_dtype(dtype1: torch.dtype, dtype2: torch.dtype) -> torch.dtype:
     return torch.float64 if wide else torch.float32
 
 
-def check_eps(eps: float) -> None:
-    """Raise a `ValueError` unless eps is a finite number that is not negative."""
-    if not 0 <= eps < float("inf"):
-        raise ValueError(f"eps must be a finite number, 0 or more, got {eps!r}")
+def one_of(name: str, value: str, choices: Mapping[str, Chosen]) -> Chosen:
+    """Return what the word chooses, or raise a `ValueError` that lists the words."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return choices[value]
+
+
+def check_range(name: str, value: float, low: float, high: float = math.inf, *, above: bool = False) -> None:
+    """Raise a `ValueError` unless the number is finite and in [low, high], or above low where `above` is set."""
+    inside = low < value <= high if above else low <= value <= high
+    if not inside or math.isinf(value):
+        bounds = f"above {low:g}" if above else f"at least {low:g}"
+        bounds += "" if math.isinf(high) else f" and at most {high:g}"
+        raise ValueError(f"{name} must be a finite number {bounds}, got {value!r}")
 
 
 class BoxLoss(nn.Module):
     """The base of the modules: holds the arguments, calls `function`.
 
-    A subclass names its `function` and hands its hyper-parameters on as keywords; they become
-    attributes of the same names.
+    A subclass names its `function` and hands its hyper-parameters on as keywords; each becomes an
+    attribute of the same name.
 
     Args:
         reduction: `"none"`, `"mean"` or `"sum"`.
@@ -119,12 +131,12 @@ class BoxLoss(nn.Module):
         **hyper_parameters: Any,
     ) -> None:
         super().__init__()
+        no_boxes = torch.zeros(0, 4)  # a wrong argument fails here, not in the first step
+        type(self).function(no_boxes, no_boxes, reduction, eps, fmt=fmt, **hyper_parameters)
         self.reduction, self.eps, self.fmt, self.loss_weight = reduction, eps, fmt, loss_weight
         self._hyper_parameters = tuple(hyper_parameters)
         for name, value in hyper_parameters.items():
             setattr(self, name, value)
-        no_boxes = torch.zeros(0, 4)
-        self._call(no_boxes, no_boxes, reduction)  # a wrong argument fails here, not in the first step
 
     def forward(
         self,
@@ -143,14 +155,86 @@ class BoxLoss(nn.Module):
             reduction_override: takes the place of `reduction` in this call.
         """
         reduction = self.reduction if reduction_override is None else reduction_override
-        loss = self._call(pred, target, reduction, weight=weight, avg_factor=avg_factor)
+        loss = self.compute(pred, target, reduction, weight, avg_factor, self.fmt)
         return loss if self.loss_weight == 1 else loss * self.loss_weight
 
-    def _call(self, pred: Tensor, target: Tensor, reduction: str, **options: Any) -> Tensor:
+    def compute(
+        self,
+        pred: Tensor,
+        target: Tensor,
+        reduction: str,
+        weight: Tensor | None,
+        avg_factor: float | Tensor | None,
+        fmt: str,
+    ) -> Tensor:
+        """Give the function's value, before `loss_weight`."""
         hyper_parameters = {name: getattr(self, name) for name in self._hyper_parameters}
-        return type(self).function(pred, target, reduction, self.eps, fmt=self.fmt, **options, **hyper_parameters)
+        return type(self).function(
+            pred, target, reduction, self.eps, weight=weight, avg_factor=avg_factor, fmt=fmt, **hyper_parameters
+        )
 
     def __repr__(self) -> str:
         """Show the call that builds this module."""
-        names = ("reduction", "eps", "fmt", "loss_weight", *self._hyper_parameters)
+        names = inspect.signature(type(self)).parameters
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+class CombinedLoss(BoxLoss):
+    """The base of the modules that change another loss; reduction, eps, fmt and loss_weight are that one's.
+
+    A subclass says in `per_box` what it makes of the base.
+
+    Args:
+        base: any `BoxLoss`.
+
+    Raises:
+        TypeError: for a `base` that is none.
+    """
+
+    base: BoxLoss
+
+    def __init__(self, base: BoxLoss) -> None:
+        check_base(base)
+        nn.Module.__init__(self)
+        self.base = base
+
+    reduction = property(lambda self: self.base.reduction)
+    eps = property(lambda self: self.base.eps)
+    fmt = property(lambda self: self.base.fmt)
+    loss_weight = property(lambda self: self.base.loss_weight)
+
+    def per_box(self, pred: Tensor, target: Tensor, fmt: str) -> Tensor:
+        """Give the loss of each box."""
+        raise NotImplementedError
+
+    def compute(
+        self,
+        pred: Tensor,
+        target: Tensor,
+        reduction: str,
+        weight: Tensor | None,
+        avg_factor: float | Tensor | None,
+        fmt: str,
+    ) -> Tensor:
+        """Give the changed loss, weighted and reduced, before `loss_weight`."""
+        check_reduction(reduction, avg_factor)
+        return reduce(self.per_box(pred, target, fmt), reduction, weight, avg_factor)
+
+
+def check_base(base: object) -> None:
+    """Raise a `TypeError` for a base that is no `BoxLoss`."""
+    if not isinstance(base, BoxLoss):
+        raise TypeError(f"base must be a BoxLoss module such as CIoULoss(), got {base!r}")
+
+
+def resized(pred: Tensor, target: Tensor, fmt: str, ratio: float) -> tuple[Tensor, Tensor]:
+    """Scale both boxes about their own centres; returned as cxcywh about the target's centre.
+
+    A loss does not change under translation, and sizes beside the origin keep their digits.
+    """
+    pred, target, formats = prepare(pred, target, fmt)
+    require_same_shape(pred, target)
+    (low1, high1), (low2, high2) = corners_of(pred, target, *formats)
+    offset = ((low1 - low2) + (high1 - high2)) / 2
+    boxes = torch.cat([offset, ratio * (high1 - low1)], -1)
+    return boxes, torch.cat([torch.zeros_like(offset), ratio * (high2 - low2)], -1)

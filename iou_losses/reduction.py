@@ -50,8 +50,10 @@ def reducing_factor(
     return 1.0 if reduction == "sum" else 1 / count if count else 0.0
 
 
-def reduce(loss: Tensor, reduction: str, avg_factor: float | Tensor | None) -> Tensor:
-    """Reduce one loss per box; without boxes the sum and the mean are 0 and still on the graph."""
+def reduce(loss: Tensor, reduction: str, weight: Tensor | None, avg_factor: float | Tensor | None) -> Tensor:
+    """Weigh and reduce one loss per box; without boxes the sum and the mean are 0 and still on the graph."""
+    if weight is not None:
+        loss = weighted(loss, weight)
     if reduction == "none":
         return loss
     total = loss.sum()

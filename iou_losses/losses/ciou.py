@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
-from iou_losses.boxes import Pair, quotient
-from iou_losses.core import BoxLoss, paired_loss
+from iou_losses.boxes import Pair
+from iou_losses.core import BoxLoss, check_range, paired_loss
+from iou_losses.elementary import angle
 from iou_losses.losses.diou import centre_distance
 from iou_losses.losses.iou import iou
-
-
-def angle(size: Tensor) -> Tensor:
-    """Return atan(w / h), by shares of w + h: no square can underflow and h may be 0."""
-    share = quotient(size[..., 0], size[..., 0] + size[..., 1])
-    return torch.atan2(share, 1 - share)
 
 
 def aspect_term(pair: Pair, overlap: Tensor, iou_threshold: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -92,8 +86,7 @@ def ciou_loss(
         >>> ciou_loss(torch.tensor([[2.0, 3, 9, 8]]), torch.tensor([[4.0, 1, 12, 7]]))
         tensor([0.7396])
     """
-    if not 0 <= iou_threshold <= 1:
-        raise ValueError(f"iou_threshold must be in [0, 1], got {iou_threshold!r}")
+    check_range("iou_threshold", iou_threshold, 0, 1)
     return paired_loss(ciou_cost, pred, target, reduction, eps, weight, avg_factor, fmt, iou_threshold=iou_threshold)
 
 

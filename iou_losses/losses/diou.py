@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from iou_losses.boxes import Pair, squared_length
+from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, paired_loss
+from iou_losses.elementary import squared_length
 from iou_losses.losses.iou import iou
 
 

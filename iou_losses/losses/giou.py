@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from iou_losses.boxes import Pair, area
+from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, paired_loss
+from iou_losses.elementary import area
 from iou_losses.losses.iou import iou_and_union
 
 
-def giou(pair: Pair) -> Tensor:
-    """Return IoU - (C - U) / C with C the area of the hull."""
-    iou, union = iou_and_union(pair)
+def empty_share(pair: Pair, union: Tensor) -> Tensor:
+    """Return (C - U) / C with C the area of the hull."""
     hull = area(pair.hull)
     empty = hull - union
     # With shared edges this is 0 plus noise of either sign. Only the value is clamped: a clamped
     # slope would let the noise choose it.
     empty = empty - empty.detach().clamp(max=0)
-    return iou - pair.ratio(empty, hull)
+    return pair.ratio(empty, hull)
+
+
+def giou(pair: Pair) -> Tensor:
+    """Return IoU - (C - U) / C."""
+    iou, union = iou_and_union(pair)
+    return iou - empty_share(pair, union)
 
 
 def giou_cost(pair: Pair) -> Tensor:

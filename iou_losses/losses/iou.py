@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from iou_losses.boxes import Pair, area
-from iou_losses.core import BoxLoss, paired_loss
+from iou_losses.boxes import Pair
+from iou_losses.core import BoxLoss, one_of, paired_loss
+from iou_losses.elementary import area
+
+LOG_FLOOR = 1e-6  # the logarithm of an IoU below this would be as good as infinite
 
 
 def iou_and_union(pair: Pair) -> tuple[Tensor, Tensor]:
@@ -26,6 +30,19 @@ def iou_cost(pair: Pair) -> Tensor:
     return 1 - iou(pair)
 
 
+def log_iou_cost(pair: Pair) -> Tensor:
+    """Return -ln(max(IoU, floor))."""
+    return -torch.log(iou(pair).clamp(min=LOG_FLOOR))
+
+
+def square_iou_cost(pair: Pair) -> Tensor:
+    """Return 1 - IoU^2."""
+    return 1 - iou(pair).square()
+
+
+MODES = {"linear": iou_cost, "log": log_iou_cost, "square": square_iou_cost}
+
+
 def iou_loss(
     pred: Tensor,
     target: Tensor,
@@ -35,6 +52,7 @@ def iou_loss(
     weight: Tensor | None = None,
     avg_factor: float | Tensor | None = None,
     fmt: str = "xyxy",
+    mode: str = "linear",
 ) -> Tensor:
     r"""One minus the intersection over union of each box with its target.
 
@@ -55,14 +73,16 @@ def iou_loss(
         fmt: `"xyxy"`, `"xywh"`, `"cxcywh"`, `"ltrb"` (distances from one shared point) or
             `"xyxy_inclusive"` (the last pixel belongs to the box). A
             `torchvision.tv_tensors.BoundingBoxes` brings its own.
+        mode: `"linear"` is 1 - IoU, `"log"` is -ln(max(IoU, 1e-6)), `"square"` is 1 - IoU^2.
 
     Returns:
-        The loss in [0, 1], float32 or float64: of shape (...) for `"none"`, else of shape ().
+        The loss in [0, 1], for `"log"` in [0, 13.82]; float32 or float64, of shape (...) for
+        `"none"`, else of shape ().
 
     Raises:
         TypeError: for what is no tensor, and for bool and complex boxes.
         ValueError: for shapes that differ or do not end in 4, devices that differ, an unknown
-            `reduction` or `fmt`, a negative `eps`, a `weight` of another shape, `avg_factor`
+            `reduction`, `fmt` or `mode`, a negative `eps`, a `weight` of another shape, `avg_factor`
             with `"sum"`.
 
     Properties:
@@ -70,10 +90,12 @@ def iou_loss(
         apart the boxes are.
 
     Reference:
-        Zhou et al., "IoU Loss for 2D/3D Object Detection", 3DV 2019, arXiv:1908.03851.
+        Linear: Zhou et al., "IoU Loss for 2D/3D Object Detection", 3DV 2019, arXiv:1908.03851. Log:
+        Yu et al., "UnitBox", ACM MM 2016, arXiv:1608.01471. Square has no paper of its own: it is
+        `alpha_iou_loss` with alpha = 2 (arXiv:2110.13675).
 
     Deviations:
-        None. Two equal boxes without area cost 0.
+        Two equal boxes without area cost 0. The log mode has the floor, where UnitBox is infinite.
 
     Example:
         >>> import torch
@@ -83,14 +105,15 @@ def iou_loss(
         >>> iou_loss(pred, target)  # 1 - 9/23, and a miss
         tensor([0.6087, 1.0000])
     """
-    return paired_loss(iou_cost, pred, target, reduction, eps, weight, avg_factor, fmt)
+    formula = one_of("mode", mode, MODES)
+    return paired_loss(formula, pred, target, reduction, eps, weight, avg_factor, fmt)
 
 
 class IoULoss(BoxLoss):
     """`iou_loss` as a module.
 
     Args:
-        reduction, eps, fmt: as in `iou_loss`, with `reduction="mean"`.
+        reduction, eps, fmt, mode: as in `iou_loss`, with `reduction="mean"`.
         loss_weight: multiplies the result.
 
     Example:
@@ -101,3 +124,14 @@ class IoULoss(BoxLoss):
     """
 
     function = staticmethod(iou_loss)
+
+    def __init__(
+        self,
+        reduction: str = "mean",
+        eps: float = 0.0,
+        *,
+        fmt: str = "xyxy",
+        loss_weight: float = 1.0,
+        mode: str = "linear",
+    ) -> None:
+        super().__init__(reduction, eps, fmt=fmt, loss_weight=loss_weight, mode=mode)

@@ -140,7 +140,7 @@ class Call(NamedTuple):
     formula: Callable[..., Tensor]
     formats: tuple[str, str]
     eps: float
-    parameters: dict[str, float]
+    parameters: dict[str, Any]
     factor: float | None
 
     def run(self, pred: Tensor, target: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -158,7 +158,7 @@ class Call(NamedTuple):
             FORMAT_CODES[self.formats[1]],
             self.eps,
             1.0 if self.factor is None else self.factor,
-            pack(tuple(self.parameters.values())),
+            pack(tuple(map(float, self.parameters.values()))),
             loss.data_ptr() if per_box else None,
             None if gradient is None else gradient.data_ptr(),
             None if per_box else loss.data_ptr(),
