@@ -75,6 +75,25 @@ class Pair:
         return (torch.minimum(high1, high2) - torch.maximum(low1, low2)) * self.scale
 
     @property
+    def change(self) -> Tensor:
+        """From the second size to the first.
+
+        By offsets of the corners where these are less than a size, so that nearly equal boxes keep
+        their digits; an inverted box has no size.
+        """
+        low, high = self.corner_offsets
+        near = low.abs() + high.abs() < torch.minimum(self.size1, self.size2)
+        return torch.where(near, high - low, self.size1 - self.size2)
+
+    @property
+    def inner_edges(self) -> Tensor:
+        """The sum of both inner edges, which bound the overlap or the gap, from the low corner of the hull."""
+        (low1, high1), (low2, high2) = self.box1, self.box2
+        bottom = torch.minimum(torch.minimum(low1, high1), torch.minimum(low2, high2))
+        first, last = torch.maximum(low1, low2) - bottom, torch.minimum(high1, high2) - bottom
+        return (first + last) * self.scale
+
+    @property
     def same(self) -> Tensor:
         """Whether all coordinates are equal, inverted or not."""
         (low1, high1), (low2, high2) = self.box1, self.box2
@@ -98,4 +117,4 @@ class Pair:
             for _ in range(units):
                 eps = eps * scale
             denominator = denominator + eps
-        return quotient(numerator, denominator, undefined)
+        return quotient(numerator, denominator, undefined, balanced=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -34,15 +35,29 @@ def paired_loss(
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
     kernel = native.paired_kernel(formula, pred, target)
+    factor = None if kernel is None else reducing_factor(pred, reduction, weight, avg_factor)
+    values = paired_values(kernel, formula, pred, target, formats, eps, parameters, factor)
+    return values if factor is not None else reduce(values, reduction, weight, avg_factor)
+
+
+def paired_values(
+    kernel: native.Kernel | None,
+    formula: Callable[..., Tensor],
+    pred: Tensor,
+    target: Tensor,
+    formats: tuple[str, str],
+    eps: float = 0.0,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+    factor: float | None = None,
+) -> Tensor:
+    """Give the formula's value for each pair, by the engine's kernel where there is one, else in torch.
+
+    With a kernel and a `factor`, the sum of the values times the factor.
+    """
     if kernel is None:
-        loss = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
-    else:
-        factor = reducing_factor(pred, reduction, weight, avg_factor)
-        numbers = {name: float(value) for name, value in parameters.items()}
-        loss = native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
-        if factor is not None:
-            return loss
-    return reduce(loss, reduction, weight, avg_factor)
+        return formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
+    numbers = {name: float(value) for name, value in parameters.items()}
+    return native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
 
 
 def prepare(boxes1: Tensor, boxes2: Tensor, fmt: str) -> tuple[Tensor, Tensor, tuple[str, str]]:

@@ -18,14 +18,21 @@ def unit_scale(hull: Tensor) -> Tensor:
     return torch.frexp(side).mantissa / side
 
 
-def quotient(numerator: Tensor, denominator: Tensor, undefined: Tensor | float = 0) -> Tensor:
+def quotient(
+    numerator: Tensor, denominator: Tensor, undefined: Tensor | float = 0, *, balanced: bool = False
+) -> Tensor:
     """Divide truly, and give `undefined` with slope 0 where the denominator vanishes.
 
     That is where it is below the smallest normal number: 1/denormal overflows. The denominator
     is made safe before the division, so neither value nor gradient is ever 0/0. NaN stays NaN.
+    `balanced` rounds the slopes of both alike, so that those of equal boxes cancel exactly.
     """
     vanishes = denominator < torch.finfo(denominator.dtype).tiny
-    fraction = numerator / denominator.masked_fill(vanishes, 1)
+    denominator = denominator.masked_fill(vanishes, 1)
+    if balanced:
+        value = denominator.detach()
+        numerator, denominator = numerator / value, denominator / value  # over exactly 1
+    fraction = numerator / denominator
     if isinstance(undefined, Tensor):
         return torch.where(vanishes, undefined, fraction)
     return fraction.masked_fill(vanishes, undefined)
@@ -63,7 +70,7 @@ def power(base: Tensor, exponent: float) -> Tensor:
 
 def saturation(x: Tensor) -> Tensor:
     """Return 1 - exp(-x)."""
-    return -torch.expm1(-x)
+    return 1 - torch.exp(-x)  # not expm1: its slope is taken from the result and loses the tail
 
 
 def smooth_l1(x: Tensor, beta: float) -> Tensor:

@@ -15,7 +15,7 @@ from iou_losses.reduction import weighted
 def eiou_cost(pair: Pair) -> Tensor:
     """Return 1 - IoU + rho^2 / c^2 + (w - w_g)^2 / c_w^2 + (h - h_g)^2 / c_h^2."""
     # Divided before they are squared: the square of a thin hull's side would underflow.
-    sizes = pair.ratio(pair.size1 - pair.size2, pair.hull, units=1).square().sum(-1)
+    sizes = pair.ratio(pair.change, pair.hull, units=1).square().sum(-1)
     return 1 - iou(pair) + centre_distance(pair) + sizes
 
 

@@ -11,10 +11,8 @@ from iou_losses.elementary import area, smooth_l1
 
 def extended_iou(pair: Pair) -> Tensor:
     """Return I / U with the signed intersection I in both; the IoU where the boxes overlap."""
-    signed = pair.signed_overlap
-    gap = signed - pair.overlap  # 0 or negative
-    # The inner edges of both boxes, from the hull's top-left corner: |x1 - a1|, and that plus the overlap.
-    inner = pair.corner_offsets[0].abs() * 2 + signed
+    gap = pair.signed_overlap - pair.overlap  # 0 or negative
+    inner = pair.inner_edges
     # The paper's four products, sorted by sign, so that none cancels against another.
     intersection = area(pair.overlap) + gap[..., 0] * inner[..., 1] + gap[..., 1] * inner[..., 0]
     union = area(pair.size1) + area(pair.size2) - intersection

@@ -12,7 +12,7 @@ from iou_losses.elementary import root, saturation
 def gcd_cost(pair: Pair) -> Tensor:
     """Return 1 - exp(-D) with offsets and size differences measured in sizes of both boxes."""
     # Divided before they are squared: the square of a small side would underflow.
-    offset, change = pair.offset, (pair.size1 - pair.size2) / 2
+    offset, change = pair.offset, pair.change / 2
     shares = [pair.ratio(d, size, units=1).square() for d in (offset, change) for size in (pair.size1, pair.size2)]
     return saturation(root(((shares[0] + shares[1]) + (shares[2] + shares[3])).sum(-1) / 2))
 

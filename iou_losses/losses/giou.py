@@ -13,11 +13,12 @@ from iou_losses.losses.iou import iou_and_union
 def empty_share(pair: Pair, union: Tensor) -> Tensor:
     """Return (C - U) / C with C the area of the hull."""
     hull = area(pair.hull)
-    empty = hull - union
+    # Not (C - U) / C, whose slope cancels to noise where the boxes are small in their hull.
+    full = pair.ratio(hull, hull) if pair.eps else 1
+    empty = full - pair.ratio(union, hull, undefined=1)
     # With shared edges this is 0 plus noise of either sign. Only the value is clamped: a clamped
     # slope would let the noise choose it.
-    empty = empty - empty.detach().clamp(max=0)
-    return pair.ratio(empty, hull)
+    return empty - empty.detach().clamp(max=0)
 
 
 def giou(pair: Pair) -> Tensor:

@@ -11,7 +11,7 @@ from iou_losses.elementary import root, saturation, squared_length
 
 def nwd_cost(pair: Pair, constant: float) -> Tensor:
     """Return 1 - exp(-sqrt(rho^2 + ((w - w_g)^2 + (h - h_g)^2) / 4) / K), an absolute length: the scale is undone."""
-    distance = root(squared_length(pair.offset) + squared_length(pair.size1 - pair.size2) / 4)
+    distance = root(squared_length(pair.offset) + squared_length(pair.change) / 4)
     return saturation(distance / (constant * pair.scale[..., 0]))
 
 

@@ -21,7 +21,7 @@ def sine_of_double_angle(offset: Tensor) -> Tensor:
 
 def shape_term(pair: Pair, theta: float, factor: Tensor | float = 1.0) -> Tensor:
     """Return the sum over width and height of (1 - exp(-|w - w_g| / max(w, w_g)))^theta."""
-    change = pair.ratio((pair.size1 - pair.size2).abs(), torch.maximum(pair.size1, pair.size2), units=1)
+    change = pair.ratio(pair.change.abs(), torch.maximum(pair.size1, pair.size2), units=1)
     return saturation(factor * change).pow(theta).sum(-1)
 
 

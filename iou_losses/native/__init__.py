@@ -24,6 +24,7 @@ FORMAT_CODES = {fmt: code for code, fmt in enumerate(FORMATS)}
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 # What the processor can run, best first, by the name torch gives it.
 INSTRUCTION_SETS = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
+Kernel = Callable[..., None]  # a function of the library
 PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 WORTH_A_THREAD = 1 << 16  # boxes or pairs, as in rows.h
 MAX_PARAMETERS = 8
@@ -68,22 +69,22 @@ def native_isa() -> str | None:
 
 
 @cache
-def entry_point(name: str, dtype: torch.dtype, arguments: tuple[Any, ...]) -> Callable[..., None] | None:
+def entry_point(name: str, dtype: torch.dtype, arguments: tuple[Any, ...]) -> Kernel | None:
     """Look a function of the library up; None for a formula that is written in torch only."""
     function = getattr(_library, f"{name}_{SUFFIXES[dtype]}", None)
     if function is not None:
         function.argtypes, function.restype = arguments, None
-    return cast("Callable[..., None] | None", function)
+    return cast(Kernel | None, function)
 
 
-def paired_kernel(formula: Callable[..., Tensor], pred: Tensor, target: Tensor) -> Callable[..., None] | None:
+def paired_kernel(formula: Callable[..., Tensor], pred: Tensor, target: Tensor) -> Kernel | None:
     """Return the function that computes the formula for these boxes, None where torch has to."""
     if not serves(pred, target) or (target.requires_grad and torch.is_grad_enabled()):
         return None
     return entry_point(formula.__name__, pred.dtype, PAIRED)
 
 
-def matrix_kernel(similarity: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor) -> Callable[..., None] | None:
+def matrix_kernel(similarity: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor) -> Kernel | None:
     """Return the function that fills the matrix of the similarity, None where torch has to."""
     wants_gradient = (boxes1.requires_grad or boxes2.requires_grad) and torch.is_grad_enabled()
     if wants_gradient or not serves(boxes1, boxes2):
@@ -136,7 +137,7 @@ class Call(NamedTuple):
     `factor` multiplies the sum of the losses, which is the result; None gives one loss per box.
     """
 
-    kernel: Callable[..., None]
+    kernel: Kernel
     formula: Callable[..., Tensor]
     formats: tuple[str, str]
     eps: float
@@ -197,7 +198,7 @@ def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
     return call.run(pred, target, with_gradient=False)[0]
 
 
-def matrix(kernel: Callable[..., None], boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]) -> Tensor:
+def matrix(kernel: Kernel, boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]) -> Tensor:
     """Give the similarity of every box with every other; allocates the result and nothing else of its size."""
     leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
     rows, columns = boxes1.shape[-2], boxes2.shape[-2]

@@ -10,12 +10,15 @@
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #define INLINE __forceinline
+#define INLINE_LAMBDA
 #define IVDEP __pragma(loop(ivdep))
 #elif defined(__clang__)
 #define INLINE inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define INLINE inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
 #define IVDEP _Pragma("GCC ivdep")
 #endif
 
@@ -28,6 +31,10 @@ struct Dual {
     T d[4];
 };
 
+template <class T>
+struct Dual<T, 0u> {
+    T v;
+};
 template <class T>
 using Plain = Dual<T, 0u>;
 
@@ -55,12 +62,12 @@ INLINE Dual<T, A | B> chain(T v, T ca, const Dual<T, A>& a, T cb, const Dual<T, 
 
 template <class T, unsigned A>
 INLINE Dual<T, A> chain(T v, T ca, const Dual<T, A>& a) {
-    return chain(v, ca, a, T(0), Plain<T>{v, {}});
+    return chain(v, ca, a, T(0), Plain<T>{v});
 }
 
 template <class T>
 INLINE Plain<T> constant(T v) {
-    return Plain<T>{v, {}};
+    return Plain<T>{v};
 }
 
 // A constant of the gradient.
@@ -98,6 +105,11 @@ template <class T, unsigned A, unsigned B>
 INLINE auto max(const Dual<T, A>& a, const Dual<T, B>& b) {
     const T share = a.v > b.v ? T(1) : a.v == b.v ? T(0.5) : T(0);
     return chain(a.v > b.v ? a.v : b.v, share, a, 1 - share, b);
+}
+
+template <class T, unsigned A, unsigned B>
+INLINE auto select(bool first, const Dual<T, A>& a, const Dual<T, B>& b) {
+    return chain(first ? a.v : b.v, first ? T(1) : T(0), a, first ? T(0) : T(1), b);
 }
 
 // A length: 0 for an inverted box, NaN for NaN, and slope 1 at 0, so that a line can grow.

@@ -1,4 +1,5 @@
-// The losses, each as its Python twin writes it. Adding one is one function here and a line in paired.cpp.
+// The four losses, each as its Python twin writes it. Adding a loss is one function, here or in family.h,
+// and its name in paired.cpp or family.cpp.
 #pragma once
 
 #include "pair.h"
@@ -17,10 +18,14 @@ INLINE auto iou_cost(const P& pair, Parameters = nullptr) { return 1 - iou(pair)
 
 // Rezatofighi 2019, arXiv:1902.09630
 template <class P>
-INLINE auto giou(const P& pair, Parameters = nullptr) {
+INLINE auto empty_share(const P& pair) {
+    using T = typename P::Scalar;
     const auto hull = area(pair.hull());
-    return iou(pair) - pair.ratio(not_negative(hull - union_of(pair)), hull);
+    // Not (C - U) / C, whose slope cancels to noise where the boxes are small in their hull.
+    return not_negative(pair.ratio(hull, hull, T(1)) - pair.ratio(union_of(pair), hull, T(1)));
 }
+template <class P>
+INLINE auto giou(const P& pair, Parameters = nullptr) { return iou(pair) - empty_share(pair); }
 template <class P>
 INLINE auto giou_cost(const P& pair, Parameters = nullptr) { return 1 - giou(pair); }
 

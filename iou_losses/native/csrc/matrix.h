@@ -109,7 +109,7 @@ void matrix(F formula, const MatrixCall<T>& call, int threads) {
     EXPORT void NAME##_matrix_##SUFFIX(std::int64_t batch, std::int64_t rows, std::int64_t columns,          \
                                        const T* boxes1, const T* boxes2, int format1, int format2,           \
                                        T* result, int threads) {                                             \
-        matrix([](const auto& pair) { return NAME(pair); },                                                  \
+        matrix([](const auto& pair) INLINE_LAMBDA { return NAME(pair); },                                    \
                MatrixCall<T>{batch, rows, columns, boxes1, boxes2, format1, format2, result}, threads);      \
     }
 #define MATRIX(NAME) MATRIX_OF(NAME, float, f32) MATRIX_OF(NAME, double, f64)

@@ -50,6 +50,20 @@ struct Box {
     INLINE auto angle(T scale) const { return angle_of(size() * scale); }
 };
 
+// A box of corners that were computed, each with its partials.
+template <class T, class Low, class High>
+struct DerivedBox {
+    Low low_;
+    High high_;
+
+    INLINE auto low() const { return low_; }
+    INLINE auto high() const { return high_; }
+    INLINE auto size() const { return vector(extent(high_.x - low_.x), extent(high_.y - low_.y)); }
+    INLINE auto area(T scale) const { return ::area(size() * scale); }
+};
+template <class T, class Low, class High>
+INLINE DerivedBox<T, Low, High> derived_box(const Low& low, const High& high) { return {low, high}; }
+
 // A box of a matrix: what depends on it alone was computed once.
 template <class T, bool Scaled>
 struct KnownBox : Box<T, 0> {
@@ -62,6 +76,7 @@ struct KnownBox : Box<T, 0> {
 
 template <class T, class Box1, class Box2, bool Scaled = true>
 struct Pair {
+    using Scalar = T;
     Box1 box1;
     Box2 box2;
     T eps;
@@ -70,6 +85,8 @@ struct Pair {
     INLINE Pair(const Box1& box1_, const Box2& box2_, T eps_) : box1(box1_), box2(box2_), eps(eps_), scale(1) {
         if constexpr (Scaled) scale = unit_scale(larger(hull().x.v, hull().y.v));
     }
+    INLINE Pair(const Box1& box1_, const Box2& box2_, T eps_, T scale_)
+        : box1(box1_), box2(box2_), eps(eps_), scale(scale_) {}
 
     // Over all four corner values, so that an inverted box stays inside its hull.
     INLINE auto hull() const {
@@ -87,6 +104,35 @@ struct Pair {
         return vector(0.5 * ((box1.low().x - box2.low().x) + (box1.high().x - box2.high().x)),
                       0.5 * ((box1.low().y - box2.low().y) + (box1.high().y - box2.high().y))) * scale;
     }
+    // From the corners of the second box to those of the first.
+    INLINE auto low_offset() const {
+        return vector(box1.low().x - box2.low().x, box1.low().y - box2.low().y) * scale;
+    }
+    INLINE auto high_offset() const {
+        return vector(box1.high().x - box2.high().x, box1.high().y - box2.high().y) * scale;
+    }
+    // The overlap, negative where there is a gap.
+    INLINE auto signed_overlap() const {
+        return vector(min(box1.high().x, box2.high().x) - max(box1.low().x, box2.low().x),
+                      min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y)) * scale;
+    }
+    // From the second size to the first: by offsets of the corners where these are less than a size,
+    // so that nearly equal boxes keep their digits; an inverted box has no size.
+    INLINE auto change() const {
+        const auto low = low_offset(), high = high_offset(), a = size1(), b = size2();
+        const auto near = [](const auto& d, const auto& e, const auto& w, const auto& w_g) {
+            return std::abs(d.v) + std::abs(e.v) < min(w, w_g).v;
+        };
+        return vector(select(near(low.x, high.x, a.x, b.x), high.x - low.x, a.x - b.x),
+                      select(near(low.y, high.y, a.y, b.y), high.y - low.y, a.y - b.y));
+    }
+    // The sum of both inner edges, which bound the overlap or the gap, from the low corner of the hull.
+    INLINE auto inner_edges() const {
+        const auto a = box1.low(), b = box1.high();
+        const auto c = box2.low(), d = box2.high();
+        const auto x = min(min(a.x, b.x), min(c.x, d.x)), y = min(min(a.y, b.y), min(c.y, d.y));
+        return vector((max(a.x, c.x) - x) + (min(b.x, d.x) - x), (max(a.y, c.y) - y) + (min(b.y, d.y) - y)) * scale;
+    }
     INLINE auto size1() const { return box1.size() * scale; }
     INLINE auto size2() const { return box2.size() * scale; }
     INLINE auto area1() const { return box1.area(scale); }
@@ -96,9 +142,20 @@ struct Pair {
 
     // 1 where all coordinates are equal, inverted or not, else 0.
     INLINE T same() const {
-        const T* a = box1.corner;
-        const T* b = box2.corner;
-        return T(int(a[0] == b[0]) & int(a[1] == b[1]) & int(a[2] == b[2]) & int(a[3] == b[3]));
+        const auto a = box1.low(), b = box1.high();
+        const auto c = box2.low(), d = box2.high();
+        return T(int(a.x.v == c.x.v) & int(a.y.v == c.y.v) & int(b.x.v == d.x.v) & int(b.y.v == d.y.v));
+    }
+
+    // The pair in which the first box has this share of its way to the second left.
+    INLINE auto interpolated(const Plain<T>& rest) const {
+        const auto zero = constant(T(0));
+        const auto size = vector(box2.high().x - box2.low().x, box2.high().y - box2.low().y);
+        const auto first = derived_box<T>(
+            vector(rest * (box1.low().x - box2.low().x), rest * (box1.low().y - box2.low().y)),
+            vector(size.x + rest * (box1.high().x - box2.high().x), size.y + rest * (box1.high().y - box2.high().y)));
+        const auto second = derived_box<T>(vector(zero, zero), size);
+        return Pair<T, decltype(first), decltype(second), Scaled>(first, second, eps, scale);
     }
 
     // The quotient with the user's eps in the denominator, which measures an area, a length or a number.

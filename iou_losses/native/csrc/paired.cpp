@@ -1,10 +1,10 @@
-// The losses that the library offers, a C ABI: pointers in, pointers out.
-
-#include "paired.h"
+// The losses most in use, and the IoU itself. A C ABI: pointers in, pointers out.
 
 #include "formulas.h"
+#include "paired.h"
 
-PAIRED(iou_cost)
-PAIRED(giou_cost)
-PAIRED(diou_cost)
-PAIRED(ciou_cost)
+PAIRED(iou, true)
+PAIRED(iou_cost, true)
+PAIRED(giou_cost, true)
+PAIRED(diou_cost, true)
+PAIRED(ciou_cost, true)

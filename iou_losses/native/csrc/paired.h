@@ -51,17 +51,19 @@ struct PairedCall {
     T* gradient;
 };
 
-template <class T, class F>
+// `ValueAlone` says whether the formula has a loop without the gradient; without it the gradient is
+// computed and forgotten, which halves the code of a formula that is rarely called so.
+template <bool ValueAlone, class T, class F>
 double paired_part(F formula, const PairedCall<T>& call, Index begin, Index end) {
     const Format &f1 = FORMATS[call.format1], &f2 = FORMATS[call.format2];
     const bool converted = call.format1 != 0 || call.format2 != 0, relative = f1.sized && f2.sized;
-    T corners1[4 * CHUNK], corners2[4 * CHUNK], losses[CHUNK];
+    T corners1[4 * CHUNK], corners2[4 * CHUNK], losses[CHUNK], unused[4 * CHUNK];
     double total = 0;
     for (Index start = begin; start < end; start += CHUNK) {
         const Index rows = std::min(CHUNK, end - start);
         const T *pred = call.pred + 4 * start, *target = call.target + 4 * start;
         T* loss = call.loss ? call.loss + start : losses;
-        T* gradient = call.gradient ? call.gradient + 4 * start : nullptr;
+        T* gradient = call.gradient ? call.gradient + 4 * start : unused;
         if (converted) {
             for (Index i = 0; i < rows; ++i) {
                 const T x = relative ? target[4 * i] : T(0), y = relative ? target[4 * i + 1] : T(0);
@@ -70,20 +72,22 @@ double paired_part(F formula, const PairedCall<T>& call, Index begin, Index end)
             }
             pred = corners1, target = corners2;
         }
-        if (gradient) paired_rows<true>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
-        else paired_rows<false>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
-        if (gradient && call.format1 != 0)
+        if (ValueAlone && !call.gradient)
+            paired_rows<!ValueAlone>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
+        else
+            paired_rows<true>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
+        if (call.format1 != 0)
             for (Index i = 0; i < rows; ++i) to_halves(f1, gradient + 4 * i);
         if (!call.loss) total += sum(rows, loss);
     }
     return total;
 }
 
-template <class T, class F>
+template <bool ValueAlone, class T, class F>
 void paired(F formula, const PairedCall<T>& call, T* total, int threads) {
     std::vector<double> totals(std::max(threads, 1));
     split_rows(call.rows, 1, threads, [&](Index part, Index begin, Index end) {
-        totals[part] = paired_part(formula, call, begin, end);
+        totals[part] = paired_part<ValueAlone>(formula, call, begin, end);
     });
     if (total) *total = T(sum(Index(totals.size()), totals.data()) * call.factor);
 }
@@ -91,12 +95,12 @@ void paired(F formula, const PairedCall<T>& call, T* total, int threads) {
 // Exports NAME_f32 and NAME_f64. Arrays are contiguous: boxes and gradient of `rows` x 4, loss of `rows`.
 // Without `loss` the losses are summed into `total`; without `gradient` none is computed. `factor`
 // multiplies the total and the gradient.
-#define PAIRED_OF(NAME, T, SUFFIX)                                                                           \
+#define PAIRED_OF(NAME, VALUE_ALONE, T, SUFFIX)                                                              \
     EXPORT void NAME##_##SUFFIX(std::int64_t rows, const T* pred, const T* target, int format1, int format2, \
                                 double eps, double factor, const double* parameters, T* loss, T* gradient,   \
                                 T* total, int threads) {                                                     \
-        paired([=](const auto& pair) { return NAME(pair, parameters); },                                     \
-               PairedCall<T>{rows, pred, target, format1, format2, eps, factor, loss, gradient}, total,      \
-               threads);                                                                                     \
+        paired<VALUE_ALONE>([=](const auto& pair) INLINE_LAMBDA { return NAME(pair, parameters); },          \
+                            PairedCall<T>{rows, pred, target, format1, format2, eps, factor, loss, gradient}, \
+                            total, threads);                                                                 \
     }
-#define PAIRED(NAME) PAIRED_OF(NAME, float, f32) PAIRED_OF(NAME, double, f64)
+#define PAIRED(NAME, VALUE_ALONE) PAIRED_OF(NAME, VALUE_ALONE, float, f32) PAIRED_OF(NAME, VALUE_ALONE, double, f64)

@@ -1,0 +1,194 @@
+// The other losses of the family, each as its Python twin writes it.
+#pragma once
+
+#include "formulas.h"
+
+// Yu 2016, arXiv:1608.01471, with a floor
+template <class P>
+INLINE auto log_iou_cost(const P& pair, Parameters) { return -logarithm(at_least(iou(pair), 1e-6)); }
+template <class P>
+INLINE auto square_iou_cost(const P& pair, Parameters) { return 1 - square(iou(pair)); }
+
+// Zhang 2021, arXiv:2101.08158
+template <class P>
+INLINE auto eiou_cost(const P& pair, Parameters = nullptr) {
+    const auto change = pair.change();
+    const auto hull = pair.hull();
+    const auto sizes = square(pair.template ratio<1>(change.x, hull.x)) + square(pair.template ratio<1>(change.y, hull.y));
+    return 1 - iou(pair) + centre_distance(pair) + sizes;
+}
+template <class P>
+INLINE auto focal_eiou_cost(const P& pair, Parameters p) { return power(detach(iou(pair)), p[0]) * eiou_cost(pair); }
+
+// Peng 2021, arXiv:2112.01793
+template <class P>
+INLINE auto extended_iou(const P& pair) {
+    const auto overlap = pair.overlap(), signed_ = pair.signed_overlap(), inner = pair.inner_edges();
+    const auto gap = vector(signed_.x - overlap.x, signed_.y - overlap.y);  // 0 or negative
+    const auto intersection = area(overlap) + gap.x * inner.y + gap.y * inner.x;
+    return pair.ratio(intersection, pair.area1() + pair.area2() - intersection, pair.same());
+}
+template <class P>
+INLINE auto extended_iou_cost(const P& pair, Parameters p) { return smooth_l1(1 - extended_iou(pair), p[0]); }
+
+// Gevorgyan 2022, arXiv:2205.12740
+template <class V>
+INLINE auto sine_of_double_angle(const V& offset) {
+    const auto dx = absolute(offset.x), dy = absolute(offset.y);
+    const auto x = quotient(dx, dx + dy), y = quotient(dy, dx + dy);
+    return quotient(2.0 * (x * y), x * x + y * y);
+}
+template <class P, class X, class Y>
+INLINE auto shape_term(const P& pair, double theta, const Vector<X, Y>& factor) {
+    const auto change = pair.change(), a = pair.size1(), b = pair.size2();
+    const auto w = pair.template ratio<1>(absolute(change.x), max(a.x, b.x));
+    const auto h = pair.template ratio<1>(absolute(change.y), max(a.y, b.y));
+    return power(saturation(factor.x * w), theta) + power(saturation(factor.y * h), theta);
+}
+template <class P>
+INLINE auto siou_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    const auto offset = pair.offset();
+    const auto hull = pair.hull();
+    const auto sharpness = 2 - sine_of_double_angle(offset);
+    const auto x = square(pair.template ratio<1>(offset.x, hull.x)), y = square(pair.template ratio<1>(offset.y, hull.y));
+    const auto distance = saturation(sharpness * x) + saturation(sharpness * y);
+    const auto one = vector(constant(T(1)), constant(T(1)));
+    return 1 - iou(pair) + 0.5 * (distance + shape_term(pair, p[0], one));
+}
+
+// He 2021, arXiv:2110.13675
+template <class P>
+INLINE auto alpha_iou_cost(const P& pair, Parameters p) { return 1 - power(iou(pair), p[0]); }
+template <class P>
+INLINE auto alpha_giou_cost(const P& pair, Parameters p) {
+    return 1 - power(iou(pair), p[0]) + power(empty_share(pair), p[0]);
+}
+template <class P>
+INLINE auto alpha_diou_cost(const P& pair, Parameters p) {
+    return alpha_iou_cost(pair, p) + power(centre_distance(pair), p[0]);
+}
+template <class P>
+INLINE auto alpha_ciou_cost(const P& pair, Parameters p) {
+    const auto overlap = iou(pair);
+    return 1 - power(overlap, p[0]) + power(centre_distance(pair), p[0]) + power(aspect_term(pair, overlap, 0), p[0]);
+}
+
+// Tong 2023, arXiv:2301.10051
+template <class P>
+INLINE auto wiou_cost(const P& pair, Parameters = nullptr) {
+    const auto diagonal = detach(squared_length(pair.hull()));
+    return exponential(pair.ratio(squared_length(pair.offset()), diagonal)) * (1 - iou(pair));
+}
+template <class P>
+INLINE auto outlier_degree(const P& pair, double mean) {
+    using T = typename P::Scalar;
+    return quotient(detach(1 - iou(pair)), constant(T(mean)));
+}
+template <class P>
+INLINE auto wiou2_cost(const P& pair, Parameters p) { return power(outlier_degree(pair, p[0]), p[1]) * wiou_cost(pair); }
+template <class P>
+INLINE auto wiou3_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    const auto degree = outlier_degree(pair, p[0]);
+    const T focus = degree.v / (T(p[2]) * exponential((degree.v - T(p[2])) * T(std::log(p[1]))));
+    return constant(focus) * wiou_cost(pair);
+}
+
+// Ma 2023, arXiv:2307.07662: an absolute length, so the scale is undone
+template <class P>
+INLINE auto mpdiou_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    const T image = T(p[0]) * pair.scale;
+    const auto share = [&](const auto& d) { return chain(d.v / image, 1 / image, d); };
+    const auto low = pair.low_offset(), high = pair.high_offset();
+    return 1 - iou(pair) + squared_length(vector(share(low.x), share(low.y))) + squared_length(vector(share(high.x), share(high.y)));
+}
+
+// Zhang 2023, arXiv:2312.17663: weights crossed on purpose
+template <class P>
+INLINE auto shape_iou_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    const auto size = pair.size2();
+    const auto side = constant(larger(size.x.v, size.y.v));
+    const auto w = power(quotient(size.x, side, T(1)), p[0]), h = power(quotient(size.y, side, T(1)), p[0]);
+    const auto weights = vector(constant(2 * h.v / (w.v + h.v)), constant(2 * w.v / (w.v + h.v)));
+    const auto offset = pair.offset();
+    const auto distance = pair.ratio(weights.x * square(offset.x) + weights.y * square(offset.y), squared_length(pair.hull()));
+    return 1 - iou(pair) + distance + 0.5 * shape_term(pair, 4, weights);
+}
+
+// Liu 2024, Neural Networks 170, 276-284
+template <class P>
+INLINE auto edge_distance(const P& pair) {
+    const auto low = pair.low_offset(), high = pair.high_offset(), size = pair.size2();
+    return pair.template ratio<1>(0.25 * (absolute(low.x) + absolute(high.x)), size.x) +
+           pair.template ratio<1>(0.25 * (absolute(low.y) + absolute(high.y)), size.y);
+}
+template <class P>
+INLINE auto piou_cost(const P& pair, Parameters = nullptr) { return 1 - iou(pair) + saturation(square(edge_distance(pair))); }
+template <class P>
+INLINE auto piou2_cost(const P& pair, Parameters p) {
+    const auto x = p[0] * exponential(-edge_distance(pair));
+    return 3.0 * x * exponential(-(x * x)) * piou_cost(pair);
+}
+
+// Wang 2021, arXiv:2110.13389: an absolute length, so the scale is undone
+template <class P>
+INLINE auto nwd_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    const auto distance = root(squared_length(pair.offset()) + 0.25 * squared_length(pair.change()));
+    const T ruler = T(p[0]) * pair.scale;
+    return saturation(chain(distance.v / ruler, 1 / ruler, distance));
+}
+
+// Zheng 2022, arXiv:2104.00462
+template <class P>
+INLINE auto sca_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    const auto overlap = pair.signed_overlap();
+    const auto hull = pair.hull();
+    const auto overlaps = pair.template ratio<1>(overlap.x, hull.x, T(1)) + pair.template ratio<1>(overlap.y, hull.y, T(1));
+    const auto distances = root(squared_length(pair.low_offset())) + root(squared_length(pair.high_offset()));
+    return 2 - overlaps + p[0] * pair.template ratio<1>(distances, root(squared_length(hull)));
+}
+
+// Tychsen-Smith 2018, arXiv:1711.00164
+template <class P>
+INLINE auto bounded_iou_cost(const P& pair, Parameters p) {
+    const auto term = [&](const auto& offset, const auto& change, const auto& w, const auto& w_g) {
+        const auto reach = p[1] * absolute(offset);
+        const auto centre = at_most(pair.template ratio<1>(2.0 * reach, w_g + reach), 1);
+        const auto size = pair.template ratio<1>(absolute(change), max(w, w_g));
+        return smooth_l1(centre, p[0]) + smooth_l1(size, p[0]);
+    };
+    const auto offset = pair.offset();
+    const auto change = pair.change(), a = pair.size1(), b = pair.size2();
+    return term(offset.x, change.x, a.x, b.x) + term(offset.y, change.y, a.y, b.y);
+}
+
+// Liu 2025, arXiv:2507.12420
+template <class P>
+INLINE auto interp_iou_cost(const P& pair, Parameters p) {
+    using T = typename P::Scalar;
+    return 2 - iou(pair) - iou(pair.interpolated(constant(T(1 - p[0]))));
+}
+template <class P>
+INLINE auto dynamic_interp_iou_cost(const P& pair, Parameters) {
+    const auto overlap = iou(pair);
+    const auto rest = 1 - at_most(at_least(1 - detach(overlap), 0.6), 0.99);
+    return 2 - overlap - iou(pair.interpolated(rest));
+}
+
+// Guan 2025, arXiv:2510.27649
+template <class P>
+INLINE auto gcd_cost(const P& pair, Parameters) {
+    const auto term = [&](const auto& offset, const auto& twice, const auto& w, const auto& w_g) {
+        const auto change = 0.5 * twice;
+        return square(pair.template ratio<1>(offset, w)) + square(pair.template ratio<1>(offset, w_g)) +
+               (square(pair.template ratio<1>(change, w)) + square(pair.template ratio<1>(change, w_g)));
+    };
+    const auto offset = pair.offset();
+    const auto change = pair.change(), a = pair.size1(), b = pair.size2();
+    return saturation(root(0.5 * (term(offset.x, change.x, a.x, b.x) + term(offset.y, change.y, a.y, b.y))));
+}
