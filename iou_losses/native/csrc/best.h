@@ -51,9 +51,14 @@ struct Best {
             IVDEP
             for (Index i = 0; i < (count + LANES - 1) / LANES * LANES; ++i) {
                 const T s = similarity<Scaled, Relative>(formula, rows, i, columns, j);
-                const bool better = s > value[i];
-                value[i] = better ? s : value[i];
-                step[i] = better ? column : step[i];
+                // Loaded in any case, lest the compiler make the stores a branch.
+                const T old_value = value[i];
+                const Step<T> old_step = step[i];
+                const bool better = s > old_value;
+                const T new_value = better ? s : old_value;
+                const Step<T> new_step = better ? column : old_step;
+                value[i] = new_value;
+                step[i] = new_step;
             }
         }
     }

@@ -1,4 +1,4 @@
-// The other losses of the family, each as its Python twin writes it.
+// The other losses of the family, each as its Python twin writes it; FAMILY at the end lists what is exported.
 #pragma once
 
 #include "formulas.h"
@@ -192,3 +192,28 @@ INLINE auto gcd_cost(const P& pair, Parameters) {
     const auto change = pair.change(), a = pair.size1(), b = pair.size2();
     return saturation(root(0.5 * (term(offset.x, change.x, a.x, b.x) + term(offset.y, change.y, a.y, b.y))));
 }
+
+#define FAMILY(X) \
+    X(log_iou_cost) \
+    X(square_iou_cost) \
+    X(eiou_cost) \
+    X(focal_eiou_cost) \
+    X(extended_iou_cost) \
+    X(siou_cost) \
+    X(alpha_iou_cost) \
+    X(alpha_giou_cost) \
+    X(alpha_diou_cost) \
+    X(alpha_ciou_cost) \
+    X(wiou_cost) \
+    X(wiou2_cost) \
+    X(wiou3_cost) \
+    X(mpdiou_cost) \
+    X(shape_iou_cost) \
+    X(piou_cost) \
+    X(piou2_cost) \
+    X(nwd_cost) \
+    X(sca_cost) \
+    X(bounded_iou_cost) \
+    X(interp_iou_cost) \
+    X(dynamic_interp_iou_cost) \
+    X(gcd_cost)

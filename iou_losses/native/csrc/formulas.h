@@ -1,5 +1,5 @@
-// The four losses, each as its Python twin writes it. Adding a loss is one function, here or in family.h,
-// and its name in paired.cpp or family.cpp.
+// The four losses, each as its Python twin writes it. Adding a loss is one function, in family.h, and its
+// name in the list there.
 #pragma once
 
 #include "pair.h"

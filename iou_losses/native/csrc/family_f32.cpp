@@ -1,0 +1,7 @@
+// The other losses of the family in float32. A C ABI: pointers in, pointers out.
+
+#include "family.h"
+#include "paired.h"
+
+#define EXPORT_LOSS(NAME) PAIRED_OF(NAME, false, float, f32)
+FAMILY(EXPORT_LOSS)
