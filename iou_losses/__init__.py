@@ -1,6 +1,13 @@
 """Box-regression losses of the IoU family, right for every box."""
 
+from iou_losses.assignment import assign as assign
+from iou_losses.assignment import matching_cost as matching_cost
 from iou_losses.core import BoxLoss as BoxLoss
+from iou_losses.detections import DetectionLabels as DetectionLabels
+from iou_losses.detections import label_detections as label_detections
+from iou_losses.evaluation import COCO_AREAS as COCO_AREAS
+from iou_losses.evaluation import AveragePrecision as AveragePrecision
+from iou_losses.evaluation import PrecisionTable as PrecisionTable
 from iou_losses.losses.alpha_iou import AlphaIoULoss as AlphaIoULoss
 from iou_losses.losses.alpha_iou import alpha_iou_loss as alpha_iou_loss
 from iou_losses.losses.bounded_iou import BoundedIoULoss as BoundedIoULoss
@@ -40,14 +47,23 @@ from iou_losses.losses.siou import siou_loss as siou_loss
 from iou_losses.losses.unified_iou import UnifiedIoULoss as UnifiedIoULoss
 from iou_losses.losses.wiou import WIoULoss as WIoULoss
 from iou_losses.losses.wiou import wiou_loss as wiou_loss
+from iou_losses.matching import BestMatch as BestMatch
+from iou_losses.matching import best_match as best_match
+from iou_losses.matching import match as match
+from iou_losses.matching import match_boxes as match_boxes
+from iou_losses.metric import as_metric as as_metric
 from iou_losses.native import native_isa as native_isa
 from iou_losses.pairwise import box_iou as box_iou
 from iou_losses.pairwise import complete_box_iou as complete_box_iou
 from iou_losses.pairwise import distance_box_iou as distance_box_iou
 from iou_losses.pairwise import generalized_box_iou as generalized_box_iou
 from iou_losses.pairwise import paired_iou as paired_iou
+from iou_losses.precision import average_precision as average_precision
+from iou_losses.precision import precision_recall as precision_recall
 from iou_losses.scoring import COCO_THRESHOLDS as COCO_THRESHOLDS
 from iou_losses.scoring import detection_accuracy as detection_accuracy
 from iou_losses.scoring import is_correct as is_correct
+from iou_losses.suppression import nms as nms
+from iou_losses.suppression import soft_nms as soft_nms
 
 __version__ = "0.1.0"

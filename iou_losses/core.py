@@ -112,7 +112,7 @@ def one_of(name: str, value: str, choices: Mapping[str, Chosen]) -> Chosen:
 def check_range(name: str, value: float, low: float, high: float = math.inf, *, above: bool = False) -> None:
     """Raise a `ValueError` unless the number is finite and in [low, high], or above low where `above` is set."""
     inside = low < value <= high if above else low <= value <= high
-    if not inside or math.isinf(value):
+    if not inside or value == math.inf:
         bounds = f"above {low:g}" if above else f"at least {low:g}"
         bounds += "" if math.isinf(high) else f" and at most {high:g}"
         raise ValueError(f"{name} must be a finite number {bounds}, got {value!r}")
@@ -190,7 +190,8 @@ class BoxLoss(nn.Module):
 
     def __repr__(self) -> str:
         """Show the call that builds this module."""
-        names = inspect.signature(type(self)).parameters
+        parameters = inspect.signature(type(self)).parameters.values()
+        names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 

@@ -1,0 +1,115 @@
+"""The engine's other calls: the best partner of every box, and suppression, without a matrix."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from iou_losses import native
+from iou_losses.losses.ciou import ciou
+from iou_losses.losses.diou import diou
+from iou_losses.losses.giou import giou
+from iou_losses.losses.iou import iou
+from iou_losses.pairwise import box_iou, complete_box_iou, distance_box_iou, generalized_box_iou
+
+# The similarities that the library knows, by the public functions that a user names them with.
+FORMULAS: tuple[tuple[Callable[..., Tensor], Callable[..., Tensor]], ...] = (
+    (box_iou, iou),
+    (generalized_box_iou, giou),
+    (distance_box_iou, diou),
+    (complete_box_iou, ciou),
+)
+
+_pointer, _double, _int64, _int = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.c_int
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    # matrices, rows, columns, boxes1, boxes2, their formats, values, indices, threads
+    "best": (_int64, _int64, _int64, _pointer, _pointer, _int, _int, _pointer, _pointer, _int),
+    # groups, their sizes, boxes, format, threshold, which are kept
+    "suppress": (_int64, _pointer, _pointer, _int, _double, _pointer),
+    # groups, their sizes, boxes, format, gaussian, sigma, threshold, least score, scores, picks, their scores, count
+    "soft_suppress": (
+        *(_int64, _pointer, _pointer, _int, _int, _double, _double, _double),
+        *(_pointer, _pointer, _pointer, _pointer),
+    ),
+}
+
+
+def kernel(job: str, metric: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor) -> Callable[..., None] | None:
+    """Return the function that does the job by this metric, None where torch has to."""
+    for known, formula in FORMULAS:
+        if metric is known and native.matrix_kernel(formula, boxes1, boxes2) is not None:
+            return native.entry_point(f"{formula.__name__}_{job}", boxes1.dtype, ARGUMENTS[job])
+    return None
+
+
+def best(
+    kernel: Callable[..., None], boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]
+) -> tuple[Tensor, Tensor]:
+    """Give the greatest similarity of each of `boxes1` to one of `boxes2`, and which it is."""
+    leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
+    rows, columns = boxes1.shape[-2], boxes2.shape[-2]
+    boxes1 = native.readable(boxes1.expand(*leading, rows, 4))
+    boxes2 = native.readable(boxes2.expand(*leading, columns, 4))
+    values = torch.empty(*leading, rows, dtype=boxes1.dtype)
+    indices = torch.empty(*leading, rows, dtype=torch.int64)
+    kernel(
+        math.prod(leading),
+        rows,
+        columns,
+        boxes1.data_ptr(),
+        boxes2.data_ptr(),
+        native.FORMAT_CODES[formats[0]],
+        native.FORMAT_CODES[formats[1]],
+        values.data_ptr(),
+        indices.data_ptr(),
+        native.threads_for(values.numel() * columns),
+    )
+    return values, indices
+
+
+def suppress(kernel: Callable[..., None], boxes: Tensor, counts: Tensor, fmt: str, threshold: float) -> Tensor:
+    """Tell which boxes are kept. `counts` are the sizes of the groups, whose boxes are in order of their scores."""
+    boxes, counts = _grouped(boxes, counts)
+    keep = torch.empty(len(boxes), dtype=torch.bool)
+    groups = (len(counts), counts.data_ptr(), boxes.data_ptr(), native.FORMAT_CODES[fmt])
+    kernel(*groups, threshold, keep.data_ptr())
+    return keep
+
+
+def soft_suppress(
+    kernel: Callable[..., None],
+    boxes: Tensor,
+    counts: Tensor,
+    fmt: str,
+    fading: tuple[bool, float, float],
+    scores: Tensor,
+    least: float,
+) -> tuple[Tensor, Tensor]:
+    """Give the boxes that are picked, group by group, and their scores.
+
+    `fading` says whether it is Gaussian, its sigma and its threshold.
+    """
+    boxes, counts = _grouped(boxes, counts)
+    scores = scores.to(boxes.dtype, copy=True).contiguous()  # the library uses them up
+    if scores.shape != boxes.shape[:1]:
+        raise ValueError(f"scores must have the shape {tuple(boxes.shape[:1])}, got {tuple(scores.shape)}")
+    order = torch.empty(len(boxes), dtype=torch.int64)
+    picked = torch.empty_like(scores)
+    picks = ctypes.c_int64(0)
+    groups = (len(counts), counts.data_ptr(), boxes.data_ptr(), native.FORMAT_CODES[fmt])
+    results = (scores.data_ptr(), order.data_ptr(), picked.data_ptr(), ctypes.addressof(picks))
+    kernel(*groups, *fading, least, *results)
+    return order[: picks.value], picked[: picks.value]
+
+
+def _grouped(boxes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both as the library reads them; it trusts the counts."""
+    counts = counts.to(torch.int64).contiguous()
+    if boxes.dim() != 2 or counts.dim() != 1 or int(counts.sum()) != len(boxes) or bool((counts < 0).any()):
+        raise ValueError(f"counts must be the sizes of groups of {len(boxes)} boxes, got {counts.tolist()}")
+    return native.readable(boxes), counts

@@ -1,0 +1,117 @@
+"""The native engine: as right as the formula, and nothing else than faster."""
+
+import os
+import subprocess
+import sys
+
+import awkward
+import pytest
+import torch
+from awkward import awkward_pairs
+from cases import CASES, every_case, every_matrix, iou, ordinary_pairs
+from checks import assert_gradients, assert_rows, rounding_floor
+from torch.profiler import ProfilerActivity, profile
+
+import iou_losses
+
+MANY = 140_000 if iou_losses.native_isa() else 20_000  # enough for the engine to use several threads
+built = pytest.mark.skipif(iou_losses.native_isa() is None, reason="the engine is not built or turned off")
+
+
+@built
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_engine_is_as_right_as_the_formula(case, dtype):
+    # |engine - truth| <= |formula - truth| + 5e-7 in value, + 1e-5 of the row's largest in gradient.
+    pairs = awkward_pairs(15_000, 1)
+    pred, target = (boxes.to(dtype) for boxes in pairs[:2])
+    truth = case.truth(pred, target)
+    value, gradient = case.value_and_gradient(pred, target)
+    formula_value, formula_gradient, _ = case.value_and_gradients(pred, target)
+    assert_rows((value - truth.value).abs() <= (formula_value - truth.value).abs() + 5e-7, value, truth.value, pairs)
+    floor = (formula_gradient - truth.by_pred).abs() + rounding_floor(truth.terms, dtype)
+    assert_gradients(gradient, truth.by_pred, pairs, 1e-5, floor)
+
+
+@built
+def test_the_engine_serves_plain_tensors_in_one_step_of_the_graph():
+    pred, target = ordinary_pairs(20, 2, torch.float32)
+    for reduction in ("none", "mean", "sum"):
+        step = iou.loss(pred.requires_grad_(), target, reduction).grad_fn
+        before = [function.name() for function, _ in step.next_functions if function]
+        assert before == ["torch::autograd::AccumulateGrad"]
+
+
+@built
+@every_matrix
+def test_a_matrix_allocates_its_result_and_nothing_else_of_its_size(case):
+    pred, target = ordinary_pairs(600, 3, torch.float32)
+    case.matrix(pred, target)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
+        matrix = case.matrix(pred, target)
+    size = matrix.numel() * matrix.element_size()
+    allocated = [event.cpu_memory_usage for event in prof.events() if event.cpu_memory_usage > 0]
+    assert size <= sum(allocated) <= 1.1 * size
+
+
+@built
+@every_case
+def test_the_number_of_boxes_changes_no_bit_of_a_loss(case):
+    pred, target, _ = awkward_pairs(MANY, 4, (awkward.near,))
+    value, gradient = case.value_and_gradient(pred, target)
+    for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 1000, MANY - 1):
+        found, found_gradient = case.value_and_gradient(pred[:n], target[:n])
+        assert torch.equal(found, value[:n])
+        assert torch.equal(found_gradient, gradient[:n])
+
+
+@every_case
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("n", [1, 17, 1000, MANY])
+def test_a_reduction_loses_no_digits_in_large_sets(case, reduction, n):
+    pred, target, _ = awkward_pairs(n, 5, (awkward.near,))
+    value = case.loss(pred, target)
+    found, gradient = case.value_and_gradient(pred, target, reduction=reduction)
+    share = 1 / n if reduction == "mean" else 1
+    assert found.item() == pytest.approx(value.double().sum().item() * share, rel=1e-6)
+    expected = case.value_and_gradient(pred, target)[1] * share
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-12)
+
+
+PROGRAM = """
+import torch, iou_losses
+generator = torch.Generator().manual_seed(1)
+corner, size = torch.rand(2, 2, 333, 2, generator=generator)
+pred, target = torch.cat([corner, corner + size], -1)
+print(iou_losses.native_isa())
+for name in {names}:
+    function = getattr(iou_losses, name)
+    leaf = pred.clone().requires_grad_()
+    value = function(leaf, target)
+    value.sum().backward()
+    whole = pred.clone().requires_grad_(), target.clone().requires_grad_()
+    formula = function(*whole)
+    formula.sum().backward()
+    torch.testing.assert_close(value, formula, rtol=0, atol=5e-7)
+    torch.testing.assert_close(leaf.grad, whole[0].grad, rtol=1e-4, atol=1e-5)
+"""
+
+
+def run(**environment):
+    names = sorted({case.function.__name__ for case in CASES if not case.hyper})
+    command = [sys.executable, "-c", PROGRAM.format(names=names)]
+    result = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()[0]
+
+
+@pytest.mark.slow
+def test_an_environment_variable_turns_the_engine_off():
+    assert run(IOU_LOSSES_NATIVE="0") == "None"
+
+
+@built
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])
+def test_each_processor_gets_an_engine_that_it_runs(capability):
+    assert run(ATEN_CPU_CAPABILITY=capability, IOU_LOSSES_NATIVE="1") in ("generic", "avx2", "avx512")
