@@ -8,7 +8,7 @@ import awkward
 import pytest
 import torch
 from awkward import awkward_pairs
-from cases import CASES, every_case, every_matrix, iou, ordinary_pairs
+from cases import CASES, ciou, every_case, every_matrix, iou, ordinary_pairs, slender
 from checks import assert_gradients, assert_rows, rounding_floor
 from torch.profiler import ProfilerActivity, profile
 
@@ -21,10 +21,12 @@ built = pytest.mark.skipif(iou_losses.native_isa() is None, reason="the engine i
 @built
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_engine_is_as_right_as_the_formula(case, dtype):
+def test_the_engine_is_as_right_as_the_formula(case, dtype, request):
     # |engine - truth| <= |formula - truth| + 5e-7 in value, + 1e-5 of the row's largest in gradient.
     pairs = awkward_pairs(15_000, 1)
     pred, target = (boxes.to(dtype) for boxes in pairs[:2])
+    if case is ciou and dtype == torch.float32:
+        request.applymarker(slender)
     truth = case.truth(pred, target)
     value, gradient = case.value_and_gradient(pred, target)
     formula_value, formula_gradient, _ = case.value_and_gradients(pred, target)
