@@ -22,11 +22,14 @@ from time import perf_counter, thread_time
 
 import torch
 from contenders import PAIRED, all_losses
-from jobs import JOBS, Plan, Table
+from four_jobs import FOUR_JOBS
+from jobs import JOBS as LOSS_JOBS
+from jobs import Plan, Table
 from measure import Stopwatch
 from report import between_markers, described, machine, markdown, plot, show
 from rich.console import Console
 
+JOBS = {**LOSS_JOBS, **FOUR_JOBS}
 SIZES = (64, 1_024, 16_384, 1_048_576)
 QUICK_SIZES = SIZES[:-1]
 SECONDS, QUICK_SECONDS = 0.8, 0.02  # for each measurement
