@@ -50,7 +50,7 @@ class Pair:
         top = torch.maximum(torch.maximum(low1, high1), torch.maximum(low2, high2))
         bottom = torch.minimum(torch.minimum(low1, high1), torch.minimum(low2, high2))
         hull = top - bottom
-        self.scale = unit_scale(hull.detach()) if scale is None else scale
+        self.scale = unit_scale(hull.detach().amax(-1, keepdim=True)) if scale is None else scale
         self.hull = hull * self.scale
         self.size1 = extent(high1 - low1) * self.scale
         self.size2 = extent(high2 - low2) * self.scale
@@ -117,4 +117,4 @@ class Pair:
             for _ in range(units):
                 eps = eps * scale
             denominator = denominator + eps
-        return quotient(numerator, denominator, undefined, balanced=True)
+        return quotient(numerator, denominator, undefined, balanced=numerator.requires_grad)

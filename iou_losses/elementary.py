@@ -11,11 +11,18 @@ def extent(difference: Tensor) -> Tensor:
     return difference.masked_fill(difference < 0, 0)
 
 
-def unit_scale(hull: Tensor) -> Tensor:
-    """Return the power of two that brings the larger side of the hull to [0.5, 1)."""
-    limits = torch.finfo(hull.dtype)
-    side = hull.amax(-1, keepdim=True).clamp(limits.tiny, limits.max / 8)
-    return torch.frexp(side).mantissa / side
+def unit_scale(side: Tensor) -> Tensor:
+    """Return the power of two that brings a side to [0.5, 1)."""
+    limits = torch.finfo(side.dtype)
+    side = side.clamp(limits.tiny, limits.max / 8)
+    if not torch.compiler.is_compiling():
+        return torch.frexp(side).mantissa / side
+    # Inductor makes a scalar loop of frexp, and ONNX has none. Of a number that fills all digits the
+    # last is a power of two; the products are exact, so that it does not matter whether they are fused.
+    side = side.clamp(max=limits.max * limits.eps / 8)
+    filled = side + side / limits.eps
+    below = filled - filled * (limits.eps / 2)
+    return 0.5 / (filled - below)
 
 
 def quotient(
@@ -48,10 +55,17 @@ def squared_length(vector: Tensor) -> Tensor:
     return (vector * vector).sum(-1)
 
 
-def angle(size: Tensor) -> Tensor:
-    """Return atan(w / h), by shares of w + h: no square can underflow and h may be 0."""
-    share = quotient(size[..., 0], size[..., 0] + size[..., 1])
-    return torch.atan2(share, 1 - share)
+def turn(size1: Tensor, size2: Tensor) -> Tensor:
+    """Return atan(w2 / h2) - atan(w1 / h1), as the one angle between the two diagonals."""
+    diagonal1, diagonal2 = diagonal(size1), diagonal(size2)
+    crossed = diagonal1 * diagonal2.flip(-1)  # w1 h2 and h1 w2
+    return torch.atan2(crossed[..., 1] - crossed[..., 0], (diagonal1 * diagonal2).sum(-1))
+
+
+def diagonal(size: Tensor) -> Tensor:
+    """Return the size times a power of two, so that no product underflows; that of a square for a point."""
+    side = size.detach().amax(-1, keepdim=True)
+    return (size * unit_scale(side)).masked_fill(side < torch.finfo(size.dtype).tiny, 1)
 
 
 def root(square: Tensor) -> Tensor:

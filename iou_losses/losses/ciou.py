@@ -8,14 +8,14 @@ from torch import Tensor
 
 from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, check_range, paired_loss
-from iou_losses.elementary import angle
+from iou_losses.elementary import turn
 from iou_losses.losses.diou import centre_distance
 from iou_losses.losses.iou import iou
 
 
 def aspect_term(pair: Pair, overlap: Tensor, iou_threshold: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return alpha, which is a constant of the gradient, and v."""
-    v = (4 / math.pi**2) * (angle(pair.size2) - angle(pair.size1)).square()
+    v = (4 / math.pi**2) * turn(pair.size1, pair.size2).square()
     v_, overlap = v.detach(), overlap.detach()
     alpha = pair.ratio(v_, (1 - overlap) + v_, units=0)
     if iou_threshold > 0:  # strictly below: at the default 0 a disjoint pair keeps alpha
@@ -76,9 +76,9 @@ def ciou_loss(
 
     Deviations:
         The gradient of v is the true one. The authors' code drops its factor 1 / (w^2 + h^2), as
-        the paper suggests for boxes in [0, 1]. A box without area has the angle of its longer
-        side, a point the angle 0. The authors' code for the journal version and mmdetection keep alpha
-        for `IoU > 0.5`, the paper for `IoU >= 0.5`.
+        the paper suggests for boxes in [0, 1]. A line has the angle of its side, a point that of
+        a square. The authors' code for the journal version and mmdetection keep alpha for
+        `IoU > 0.5`, the paper for `IoU >= 0.5`.
 
     Example:
         >>> import torch

@@ -19,14 +19,15 @@ INLINE float atan_unit(float x) {
 }
 INLINE double atan_unit(double x) { return std::atan(x); }
 
-// atan2(r, 1 - r) for r in [0, 1]: the angle whose tangent is r / (1 - r).
-template <class T, unsigned A>
-INLINE auto share_angle(const Dual<T, A>& r) {
-    const T rest = 1 - r.v;
-    const bool steep = r.v > rest;
-    const T t = atan_unit(steep ? rest / r.v : r.v / rest);
+// The angle of (x, y) for x >= 0, not both 0.
+template <class T, unsigned A, unsigned B>
+INLINE auto atan2(const Dual<T, A>& y, const Dual<T, B>& x) {
+    const T side = std::abs(y.v);
+    const bool steep = side > x.v;
+    const T t = atan_unit((steep ? x.v : side) / (steep ? side : x.v));
     const T angle = steep ? T(1.57079632679489661923) - t : t;
-    return chain(angle, 1 / (r.v * r.v + rest * rest), r);
+    const T inverse = 1 / (x.v * x.v + y.v * y.v);
+    return chain(std::copysign(angle, y.v), x.v * inverse, y, -y.v * inverse, x);
 }
 
 // exp, saturated at the ends of float32's range; within 0.7 units of the last place.

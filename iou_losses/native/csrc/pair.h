@@ -15,10 +15,6 @@ INLINE auto area(const Vector<X, Y>& size) { return size.x * size.y; }
 template <class X, class Y>
 INLINE auto squared_length(const Vector<X, Y>& a) { return square(a.x) + square(a.y); }
 
-// atan(w / h), by shares of w + h: no square can underflow and h may be 0.
-template <class X, class Y>
-INLINE auto angle_of(const Vector<X, Y>& size) { return share_angle(quotient(size.x, size.x + size.y)); }
-
 // Scaled in value only: partials are by scaled coordinates until the kernel multiplies them at its end.
 template <class T, unsigned A>
 INLINE Dual<T, A> operator*(Dual<T, A> a, T scale) {
@@ -30,6 +26,16 @@ INLINE auto operator*(const Vector<Dual<T, A>, Dual<T, B>>& a, T scale) { return
 
 template <class T>
 INLINE T larger(T a, T b) { return a > b ? a : b; }
+
+// The size times a power of two, so that no product underflows; that of a square for a point.
+template <class T, unsigned A, unsigned B>
+INLINE auto diagonal(const Vector<Dual<T, A>, Dual<T, B>>& size) {
+    const T side = larger(size.x.v, size.y.v), scale = unit_scale(side);
+    const bool point = side < std::numeric_limits<T>::min();
+    const T slope = point ? T(0) : scale;
+    return vector(chain(point ? T(1) : size.x.v * scale, slope, size.x),
+                  chain(point ? T(1) : size.y.v * scale, slope, size.y));
+}
 
 // Four corners, of which `Mask` says which partials they seed: bits 0 and 2 for x, 1 and 3 for y.
 template <class T, unsigned Mask>
@@ -47,7 +53,11 @@ struct Box {
     INLINE auto high() const { return vector(seed<2>(), seed<3>()); }
     INLINE auto size() const { return vector(extent(high().x - low().x), extent(high().y - low().y)); }
     INLINE auto area(T scale) const { return ::area(size() * scale); }
-    INLINE auto angle(T scale) const { return angle_of(size() * scale); }
+    // atan(w / h)
+    INLINE auto angle(T scale) const {
+        const auto direction = diagonal(size() * scale);
+        return atan2(direction.x, direction.y);
+    }
 };
 
 // A box of corners that were computed, each with its partials.
@@ -71,8 +81,11 @@ struct KnownBox : Box<T, 0> {
 
     INLINE auto size() const { return vector(constant(w), constant(h)); }
     INLINE auto area(T scale) const { return Scaled ? ::area(size() * scale) : constant(known_area); }
-    INLINE auto angle(T) const { return constant(known_angle); }
 };
+template <class B>
+constexpr bool KNOWN = false;
+template <class T, bool Scaled>
+constexpr bool KNOWN<KnownBox<T, Scaled>> = true;
 
 template <class T, class Box1, class Box2, bool Scaled = true>
 struct Pair {
@@ -137,8 +150,15 @@ struct Pair {
     INLINE auto size2() const { return box2.size() * scale; }
     INLINE auto area1() const { return box1.area(scale); }
     INLINE auto area2() const { return box2.area(scale); }
-    INLINE auto angle1() const { return box1.angle(scale); }
-    INLINE auto angle2() const { return box2.angle(scale); }
+    // atan(w2 / h2) - atan(w1 / h1), as the one angle between the two diagonals.
+    INLINE auto turn() const {
+        if constexpr (KNOWN<Box1>) {  // right in value, and cheaper
+            return constant(box2.known_angle - box1.known_angle);
+        } else {
+            const auto a = diagonal(size1()), b = diagonal(size2());
+            return atan2(a.y * b.x - a.x * b.y, a.x * b.x + a.y * b.y);
+        }
+    }
 
     // 1 where all coordinates are equal, inverted or not, else 0.
     INLINE T same() const {
