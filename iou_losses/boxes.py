@@ -105,16 +105,20 @@ class Pair:
         size2, rest = high2 - low2, 1 - coefficient  # from the second's corner: differences first
         return Pair((rest * (low1 - low2), size2 + rest * (high1 - high2)), (low2 - low2, size2), self.eps, self.scale)
 
-    def ratio(self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | float = 0) -> Tensor:
-        """Return the `quotient`, with the user's `eps` in the denominator.
+    def padded(self, measure: Tensor, units: int = 2) -> Tensor:
+        """Return the measure and the user's `eps`, which is in the units of the boxes and is scaled like it.
 
-        `units` is what the denominator measures: 2 an area, 1 a length, 0 a pure number. `eps` is
-        in the units of the user's boxes and is scaled like the denominator.
+        `units` is what it measures: 2 an area, 1 a length, 0 a pure number.
         """
-        if self.eps:
-            scale = self.scale if denominator.dim() == self.scale.dim() else self.scale[..., 0]
-            eps: Tensor | float = self.eps
-            for _ in range(units):
-                eps = eps * scale
-            denominator = denominator + eps
+        if not self.eps:
+            return measure
+        scale = self.scale if measure.dim() == self.scale.dim() else self.scale[..., 0]
+        eps: Tensor | float = self.eps
+        for _ in range(units):
+            eps = eps * scale
+        return measure + eps
+
+    def ratio(self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | float = 0) -> Tensor:
+        """Return the `quotient`, with `eps` in the denominator."""
+        denominator = self.padded(denominator, units)
         return quotient(numerator, denominator, undefined, balanced=numerator.requires_grad)

@@ -17,8 +17,8 @@ def unit_scale(side: Tensor) -> Tensor:
     side = side.clamp(limits.tiny, limits.max / 8)
     if not torch.compiler.is_compiling():
         return torch.frexp(side).mantissa / side
-    # Inductor makes a scalar loop of frexp, and ONNX has none. Of a number that fills all digits the
-    # last is a power of two; the products are exact, so that it does not matter whether they are fused.
+    # ONNX has no frexp. The gap below a number that fills all digits is a power of two; the products
+    # are exact, so that it does not matter whether they are fused with the sums.
     side = side.clamp(max=limits.max * limits.eps / 8)
     filled = side + side / limits.eps
     below = filled - filled * (limits.eps / 2)
@@ -58,8 +58,8 @@ def squared_length(vector: Tensor) -> Tensor:
 def turn(size1: Tensor, size2: Tensor) -> Tensor:
     """Return atan(w2 / h2) - atan(w1 / h1), as the one angle between the two diagonals."""
     diagonal1, diagonal2 = diagonal(size1), diagonal(size2)
-    crossed = diagonal1 * diagonal2.flip(-1)  # w1 h2 and h1 w2
-    return torch.atan2(crossed[..., 1] - crossed[..., 0], (diagonal1 * diagonal2).sum(-1))
+    crossed = diagonal1[..., 1] * diagonal2[..., 0] - diagonal1[..., 0] * diagonal2[..., 1]
+    return torch.atan2(crossed, (diagonal1 * diagonal2).sum(-1))
 
 
 def diagonal(size: Tensor) -> Tensor:

@@ -6,16 +6,15 @@ from torch import Tensor
 
 from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, paired_loss
-from iou_losses.elementary import area
+from iou_losses.elementary import area, quotient
 from iou_losses.losses.iou import iou_and_union
 
 
 def empty_share(pair: Pair, union: Tensor) -> Tensor:
     """Return (C - U) / C with C the area of the hull."""
-    hull = area(pair.hull)
     # Not (C - U) / C, whose slope cancels to noise where the boxes are small in their hull.
-    full = pair.ratio(hull, hull) if pair.eps else 1
-    empty = full - pair.ratio(union, hull, undefined=1)
+    covered = quotient(pair.padded(union), pair.padded(area(pair.hull)), 1, balanced=union.requires_grad)
+    empty = 1 - covered
     # With shared edges this is 0 plus noise of either sign. Only the value is clamped: a clamped
     # slope would let the noise choose it.
     return empty - empty.detach().clamp(max=0)

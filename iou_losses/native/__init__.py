@@ -200,10 +200,11 @@ def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
 
 def matrix(kernel: Kernel, boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]) -> Tensor:
     """Give the similarity of every box with every other; allocates the result and nothing else of its size."""
-    leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
-    rows, columns = boxes1.shape[-2], boxes2.shape[-2]
-    boxes1 = readable(boxes1.expand(*leading, rows, 4))
-    boxes2 = readable(boxes2.expand(*leading, columns, 4))
+    leading, rows, columns = boxes1.shape[:-2], boxes1.shape[-2], boxes2.shape[-2]
+    if leading != boxes2.shape[:-2]:
+        leading = torch.broadcast_shapes(leading, boxes2.shape[:-2])  # type: ignore[no-untyped-call]
+        boxes1, boxes2 = boxes1.expand(*leading, rows, 4), boxes2.expand(*leading, columns, 4)
+    boxes1, boxes2 = readable(boxes1), readable(boxes2)
     result = torch.empty(*leading, rows, columns, dtype=boxes1.dtype)
     kernel(
         math.prod(leading),

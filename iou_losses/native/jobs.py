@@ -110,6 +110,6 @@ def soft_suppress(
 def _grouped(boxes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return both as the library reads them; it trusts the counts."""
     counts = counts.to(torch.int64).contiguous()
-    if boxes.dim() != 2 or counts.dim() != 1 or int(counts.sum()) != len(boxes) or bool((counts < 0).any()):
-        raise ValueError(f"counts must be the sizes of groups of {len(boxes)} boxes, got {counts.tolist()}")
+    if counts.dim() != 1 or bool((counts < 0).any()) or boxes.shape != (int(counts.sum()), 4):
+        raise ValueError(f"counts must be the sizes of groups of boxes {tuple(boxes.shape)}, got {counts.tolist()}")
     return native.readable(boxes), counts

@@ -32,7 +32,7 @@ INLINE auto atan2(const Dual<T, A>& y, const Dual<T, B>& x) {
 
 // exp, saturated at the ends of float32's range; within 0.7 units of the last place.
 INLINE float exponential(float x) {
-    x = x < -104.0f ? -104.0f : x > 88.0f ? 88.0f : x;
+    x = x < -105.0f ? -105.0f : x > 88.0f ? 88.0f : x;
     const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
     const float shifted = x * 1.44269504f + magic, n = shifted - magic;
     const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;  // ln 2 in two parts

@@ -22,14 +22,20 @@ INLINE auto focal_eiou_cost(const P& pair, Parameters p) { return power(detach(i
 
 // Peng 2021, arXiv:2112.01793
 template <class P>
-INLINE auto extended_iou(const P& pair) {
+INLINE auto extended_distance(const P& pair) {
+    using T = typename P::Scalar;
     const auto overlap = pair.overlap(), signed_ = pair.signed_overlap(), inner = pair.inner_edges();
     const auto gap = vector(signed_.x - overlap.x, signed_.y - overlap.y);  // 0 or negative
     const auto intersection = area(overlap) + gap.x * inner.y + gap.y * inner.x;
-    return pair.ratio(intersection, pair.area1() + pair.area2() - intersection, pair.same());
+    const auto areas = pair.area1() + pair.area2();
+    const auto union_ = areas - intersection;
+    // Far apart I / U is near -1 and its slopes cancel to noise; those of (I + U) / U, which is one more, do not.
+    const bool apart = -2 * intersection.v > union_.v;
+    const auto full = select(apart, pair.ratio(union_, union_, T(1)), constant(T(0)));
+    return 1 - (pair.ratio(select(apart, areas, intersection), union_, pair.same()) - full);
 }
 template <class P>
-INLINE auto extended_iou_cost(const P& pair, Parameters p) { return smooth_l1(1 - extended_iou(pair), p[0]); }
+INLINE auto extended_iou_cost(const P& pair, Parameters p) { return smooth_l1(extended_distance(pair), p[0]); }
 
 // Gevorgyan 2022, arXiv:2205.12740
 template <class V>
@@ -143,14 +149,21 @@ INLINE auto nwd_cost(const P& pair, Parameters p) {
 }
 
 // Zheng 2022, arXiv:2104.00462
+// The length of a vector; no square can underflow beside a large hull.
+template <class T, unsigned A, unsigned B>
+INLINE auto norm(const Vector<Dual<T, A>, Dual<T, B>>& a) {
+    const T scale = unit_scale(larger(std::abs(a.x.v), std::abs(a.y.v)));
+    const auto r = root(squared_length(vector(chain(a.x.v * scale, scale, a.x), chain(a.y.v * scale, scale, a.y))));
+    return chain(r.v / scale, 1 / scale, r);
+}
 template <class P>
 INLINE auto sca_cost(const P& pair, Parameters p) {
     using T = typename P::Scalar;
     const auto overlap = pair.signed_overlap();
     const auto hull = pair.hull();
     const auto overlaps = pair.template ratio<1>(overlap.x, hull.x, T(1)) + pair.template ratio<1>(overlap.y, hull.y, T(1));
-    const auto distances = root(squared_length(pair.low_offset())) + root(squared_length(pair.high_offset()));
-    return 2 - overlaps + p[0] * pair.template ratio<1>(distances, root(squared_length(hull)));
+    const auto distances = norm(pair.low_offset()) + norm(pair.high_offset());
+    return 2 - overlaps + p[0] * pair.template ratio<1>(distances, norm(hull));
 }
 
 // Tychsen-Smith 2018, arXiv:1711.00164
@@ -158,7 +171,7 @@ template <class P>
 INLINE auto bounded_iou_cost(const P& pair, Parameters p) {
     const auto term = [&](const auto& offset, const auto& change, const auto& w, const auto& w_g) {
         const auto reach = p[1] * absolute(offset);
-        const auto centre = at_most(pair.template ratio<1>(2.0 * reach, w_g + reach), 1);
+        const auto centre = pair.template ratio<1>(min(2.0 * reach, w_g + reach), w_g + reach);
         const auto size = pair.template ratio<1>(absolute(change), max(w, w_g));
         return smooth_l1(centre, p[0]) + smooth_l1(size, p[0]);
     };
@@ -168,29 +181,53 @@ INLINE auto bounded_iou_cost(const P& pair, Parameters p) {
 }
 
 // Liu 2025, arXiv:2507.12420
+template <class P, class T>
+INLINE auto interpolated_iou(const P& pair, const Plain<T>& rest) {
+    const auto low = pair.low_offset(), high = pair.high_offset();
+    const auto start = pair.box2.low(), end = pair.box2.high();
+    const auto zero = constant(T(0));
+    const auto size2 = vector(end.x - start.x, end.y - start.y) * pair.scale;
+    // By offsets, not by corners: a corner that is nearly the target's would be rounded to it.
+    const auto overlap = [&](const auto& size, const auto& l, const auto& h) {
+        return extent(size + min(rest * h, zero) - max(rest * l, zero));
+    };
+    const auto size1 = vector(extent(size2.x + rest * high.x - rest * low.x), extent(size2.y + rest * high.y - rest * low.y));
+    const auto intersection = overlap(size2.x, low.x, high.x) * overlap(size2.y, low.y, high.y);
+    return pair.ratio(intersection, area(size1) + pair.area2() - intersection, pair.same());
+}
 template <class P>
 INLINE auto interp_iou_cost(const P& pair, Parameters p) {
     using T = typename P::Scalar;
-    return 2 - iou(pair) - iou(pair.interpolated(constant(T(1 - p[0]))));
+    return 2 - iou(pair) - interpolated_iou(pair, constant(T(1 - p[0])));
 }
 template <class P>
 INLINE auto dynamic_interp_iou_cost(const P& pair, Parameters) {
     const auto overlap = iou(pair);
     const auto rest = 1 - at_most(at_least(1 - detach(overlap), 0.6), 0.99);
-    return 2 - overlap - iou(pair.interpolated(rest));
+    return 2 - overlap - interpolated_iou(pair, rest);
 }
 
 // Guan 2025, arXiv:2510.27649
 template <class P>
 INLINE auto gcd_cost(const P& pair, Parameters) {
-    const auto term = [&](const auto& offset, const auto& twice, const auto& w, const auto& w_g) {
-        const auto change = 0.5 * twice;
-        return square(pair.template ratio<1>(offset, w)) + square(pair.template ratio<1>(offset, w_g)) +
-               (square(pair.template ratio<1>(change, w)) + square(pair.template ratio<1>(change, w_g)));
-    };
+    using T = typename P::Scalar;
     const auto offset = pair.offset();
-    const auto change = pair.change(), a = pair.size1(), b = pair.size2();
-    return saturation(root(0.5 * (term(offset.x, change.x, a.x, b.x) + term(offset.y, change.y, a.y, b.y))));
+    const auto twice = pair.change(), a = pair.size1(), b = pair.size2();
+    const auto change = vector(0.5 * twice.x, 0.5 * twice.y);
+    const auto sum = [&](auto f) {
+        return ((f(offset.x, a.x) + f(offset.x, b.x)) + (f(change.x, a.x) + f(change.x, b.x))) +
+               ((f(offset.y, a.y) + f(offset.y, b.y)) + (f(change.y, a.y) + f(change.y, b.y)));
+    };
+    const auto share = [&](const auto& d, const auto& side) { return pair.template ratio<1>(detach(d), detach(side)); };
+    const auto squares = sum([&](const auto& d, const auto& side) { return square(share(d, side)); });
+    const T distance = root(0.5 * squares).v, rest = exponential(-distance);
+    // What fades multiplies first: the slope of a share may overflow beside a large hull.
+    const T fading = rest == 0 || distance == 0 ? T(0) : rest / (2 * distance);
+    const auto slope = sum([&](const auto& d, const auto& side) {
+        const T q = fading == 0 ? T(0) : share(d, side).v, inverse = share(constant(T(1)), side).v;
+        return chain(T(0), inverse, chain(T(0), fading * q, d, -fading * q * q, side));
+    });
+    return chain(1 - rest, T(1), slope);
 }
 
 #define FAMILY(X) \

@@ -20,9 +20,8 @@ INLINE auto iou_cost(const P& pair, Parameters = nullptr) { return 1 - iou(pair)
 template <class P>
 INLINE auto empty_share(const P& pair) {
     using T = typename P::Scalar;
-    const auto hull = area(pair.hull());
     // Not (C - U) / C, whose slope cancels to noise where the boxes are small in their hull.
-    return not_negative(pair.ratio(hull, hull, T(1)) - pair.ratio(union_of(pair), hull, T(1)));
+    return not_negative(1 - quotient(pair.padded(union_of(pair)), pair.padded(area(pair.hull())), T(1)));
 }
 template <class P>
 INLINE auto giou(const P& pair, Parameters = nullptr) { return iou(pair) - empty_share(pair); }

@@ -178,11 +178,16 @@ struct Pair {
         return Pair<T, decltype(first), decltype(second), Scaled>(first, second, eps, scale);
     }
 
-    // The quotient with the user's eps in the denominator, which measures an area, a length or a number.
-    template <int Units = 2, class N, class D>
-    INLINE auto ratio(const N& numerator, const D& denominator, T undefined = T(0)) const {
+    // What measures an area, a length or a number, and the user's eps, which is scaled like it.
+    template <int Units = 2, class D>
+    INLINE auto padded(const D& measure) const {
         T e = eps;
         for (int i = 0; i < Units; ++i) e *= scale;
-        return quotient(numerator, denominator + constant(e), undefined);
+        return measure + constant(e);
+    }
+    // The quotient with eps in the denominator.
+    template <int Units = 2, class N, class D>
+    INLINE auto ratio(const N& numerator, const D& denominator, T undefined = T(0)) const {
+        return quotient(numerator, padded<Units>(denominator), undefined);
     }
 };

@@ -8,10 +8,12 @@ INLINE Box<T, Mask> load(const T* corners) {
     return {{corners[0], corners[1], corners[2], corners[3]}};
 }
 
-// Loss and, where wanted, `factor` times its gradient, in one pass.
+// Loss and, where wanted, `factor` times its gradient, of up to CHUNK rows. The partials are interleaved
+// in a loop of their own: GCC groups the work of four stores side by side at three times the cost.
 template <bool Gradient, class T, class F>
 void paired_rows(F formula, Index rows, const T* pred, const T* target, T eps, T factor, T* loss, T* gradient) {
     constexpr unsigned mask = Gradient ? 15u : 0u;
+    T left[CHUNK], top[CHUNK], right[CHUNK], bottom[CHUNK];
     IVDEP
     for (Index i = 0; i < rows; ++i) {
         const Pair<T, Box<T, mask>, Box<T, 0>> pair(load<mask>(pred + 4 * i), load<0>(target + 4 * i), eps);
@@ -19,10 +21,19 @@ void paired_rows(F formula, Index rows, const T* pred, const T* target, T eps, T
         loss[i] = result.v;
         if constexpr (Gradient) {
             const T scale = pair.scale * factor;
-            gradient[4 * i] = result.d[0] * scale;
-            gradient[4 * i + 1] = result.d[1] * scale;
-            gradient[4 * i + 2] = result.d[2] * scale;
-            gradient[4 * i + 3] = result.d[3] * scale;
+            left[i] = result.d[0] * scale;
+            top[i] = result.d[1] * scale;
+            right[i] = result.d[2] * scale;
+            bottom[i] = result.d[3] * scale;
+        }
+    }
+    if constexpr (Gradient) {
+        IVDEP
+        for (Index i = 0; i < rows; ++i) {
+            gradient[4 * i] = left[i];
+            gradient[4 * i + 1] = top[i];
+            gradient[4 * i + 2] = right[i];
+            gradient[4 * i + 3] = bottom[i];
         }
     }
 }
@@ -76,7 +87,7 @@ double paired_part(F formula, const PairedCall<T>& call, Index begin, Index end)
             paired_rows<!ValueAlone>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
         else
             paired_rows<true>(formula, rows, pred, target, T(call.eps), T(call.factor), loss, gradient);
-        if (call.format1 != 0)
+        if (call.gradient && call.format1 != 0)
             for (Index i = 0; i < rows; ++i) to_halves(f1, gradient + 4 * i);
         if (!call.loss) total += sum(rows, loss);
     }
