@@ -2,6 +2,7 @@
 
     python examples/train_detector.py --loss ciou                  # about two minutes on two CPU cores
     python examples/train_detector.py --compare torchvision giou   # same weights and scenes for each loss, one table
+    python examples/train_detector.py --compare                    # every loss of the family: an hour or two
     python examples/train_detector.py --steps 30 --test-scenes 40  # a quick look
 
 Nothing is downloaded. `--out` receives metrics.json and one picture of test scenes per loss. The last lines printed,
@@ -15,63 +16,67 @@ import json
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from digit_scenes import CANVAS, CLASSES, Target, scene_loader
+from digit_scenes import CANVAS, CLASSES, scene_loader
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from scene_plots import draw_scenes
-from torch import Tensor, nn
+from torch import nn
 from torchmetrics.detection import MeanAveragePrecision
 from torchvision.models.detection import FCOS
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.fcos import FCOSHead
-from torchvision.ops import generalized_box_iou_loss
 
-import iou_losses
+import iou_losses as il
+from iou_losses.integrations.torchvision import use_box_loss
 
-BoxLoss = Callable[[Tensor, Tensor], Tensor]  # (n, 4) and (n, 4) xyxy to the sum of n losses
+WIOU_MOMENTUM = 1e-2  # of the authors' later code; the paper's is for trainings ten times as long
+MEAN_SIDE = 24.0  # pixels: the mean square root of a box's area in these scenes
 
-LOSSES: dict[str, Callable[[], BoxLoss]] = {
-    "torchvision": lambda: partial(generalized_box_iou_loss, reduction="sum"),  # what FCOS has built in: the baseline
-    "iou": lambda: iou_losses.IoULoss(reduction="sum"),
-    "giou": lambda: iou_losses.GIoULoss(reduction="sum"),
-    "diou": lambda: iou_losses.DIoULoss(reduction="sum"),
-    "ciou": lambda: iou_losses.CIoULoss(reduction="sum"),
+LOSSES: dict[str, Callable[[], il.BoxLoss | None]] = {
+    "torchvision": lambda: None,  # what FCOS has built in, its own GIoU: the baseline
+    "iou": il.IoULoss,
+    "giou": il.GIoULoss,
+    "diou": il.DIoULoss,
+    "ciou": il.CIoULoss,
+    "ciou-journal": lambda: il.CIoULoss(iou_threshold=0.5),
+    "log": lambda: il.IoULoss(mode="log"),
+    "square": lambda: il.IoULoss(mode="square"),
+    "eiou": il.EIoULoss,
+    "focal-eiou": il.FocalEIoULoss,
+    "extended": il.ExtendedIoULoss,
+    "siou": il.SIoULoss,
+    "alpha-iou": il.AlphaIoULoss,
+    "alpha-ciou": lambda: il.AlphaIoULoss(base="ciou"),
+    "wiou-1": il.WIoULoss,
+    "wiou-2": lambda: il.WIoULoss(version=2, momentum=WIOU_MOMENTUM),
+    "wiou-3": lambda: il.WIoULoss(version=3, momentum=WIOU_MOMENTUM),
+    "mpdiou": lambda: il.MPDIoULoss(image_size=(CANVAS, CANVAS)),
+    "shape-iou": il.ShapeIoULoss,
+    "piou-1": il.PIoULoss,
+    "piou-2": lambda: il.PIoULoss(version=2),
+    "nwd": lambda: il.NWDLoss(constant=MEAN_SIDE),
+    "sca": il.SCALoss,
+    "bounded": il.BoundedIoULoss,
+    "interp": il.InterpIoULoss,
+    "interp-dynamic": lambda: il.InterpIoULoss(coefficient="dynamic"),
+    "gcd": il.GCDLoss,
+    "inner": lambda: il.InnerIoULoss(il.CIoULoss(), ratio=0.7),
+    "focaler": lambda: il.FocalerIoULoss(il.CIoULoss()),
+    "unified": lambda: il.UnifiedIoULoss(il.CIoULoss()),
+    "wise-ciou": lambda: il.WIoULoss(version=3, momentum=WIOU_MOMENTUM, base=il.CIoULoss()),
 }
 BATCH = 8
 LEARNING_RATE = 2e-3
 TEST_SEED = 1_000_000  # the test scenes are the same for every --seed
 SHOWN = 12  # scenes of the picture
 METRICS = {"map": "mAP", "map_50": "mAP@.5", "map_75": "mAP@.75"}
+BEGIN, END = "<!-- compare:begin -->", "<!-- compare:end -->"
 TERMS = {"classification": "class", "bbox_regression": "box", "bbox_ctrness": "centre"}
-
-
-class BoxLossHead(FCOSHead):
-    """FCOS's head with a box loss of one's choice; every other term is what torchvision makes it."""
-
-    def __init__(self, box_loss: BoxLoss, in_channels: int) -> None:
-        super().__init__(in_channels, num_anchors=1, num_classes=CLASSES, num_convs=2)
-        self.box_loss = box_loss
-
-    def compute_loss(
-        self,
-        targets: list[Target],
-        head_outputs: dict[str, Tensor],
-        anchors: list[Tensor],
-        matched_idxs: list[Tensor],
-    ) -> dict[str, Tensor]:
-        """Torchvision's losses, the box loss replaced."""
-        losses = super().compute_loss(targets, head_outputs, anchors, matched_idxs)
-        boxes = self.box_coder.decode(head_outputs["bbox_regression"], torch.stack(anchors))
-        predicted = boxes[torch.stack(matched_idxs) >= 0]  # a negative index is background
-        true = torch.cat([t["boxes"][i[i >= 0]] for t, i in zip(targets, matched_idxs, strict=True)])
-        losses["bbox_regression"] = self.box_loss(predicted, true) / max(1, len(true))
-        return losses
 
 
 def build_backbone() -> nn.Sequential:
@@ -84,10 +89,10 @@ def build_backbone() -> nn.Sequential:
     return backbone
 
 
-def build_model(box_loss: BoxLoss) -> FCOS:
-    """A small FCOS from scratch, with one level of stride 8 and so anchors of size 8."""
+def build_model(box_loss: il.BoxLoss | None) -> FCOS:
+    """A small FCOS from scratch, with one level of stride 8 and so anchors of size 8; None leaves its own box loss."""
     backbone = build_backbone()
-    return FCOS(
+    model = FCOS(
         backbone,
         CLASSES,
         min_size=CANVAS,
@@ -95,11 +100,12 @@ def build_model(box_loss: BoxLoss) -> FCOS:
         image_mean=[0.1],
         image_std=[0.25],
         anchor_generator=AnchorGenerator(sizes=((8,),), aspect_ratios=((1.0,),)),
-        head=BoxLossHead(box_loss, backbone.out_channels),
+        head=FCOSHead(backbone.out_channels, num_anchors=1, num_classes=CLASSES, num_convs=2),
         score_thresh=0.05,
         topk_candidates=100,
         detections_per_img=20,
     )
+    return model if box_loss is None else use_box_loss(model, box_loss)  # a part of the model, its state included
 
 
 def train(model: FCOS, steps: int, seed: int, progress: Progress, name: str) -> list[float]:
@@ -109,8 +115,11 @@ def train(model: FCOS, steps: int, seed: int, progress: Progress, name: str) -> 
     task = progress.add_task(name, total=steps, losses="")
     totals: list[float] = []
     running: dict[str, float] = {}
+    annealed = [part for part in model.modules() if isinstance(part, il.UnifiedIoULoss)]
     model.train()
     for images, targets in scene_loader("train", steps * BATCH, seed, BATCH):
+        for part in annealed:
+            part.progress = len(totals) / steps
         losses = model(images, targets)
         total = sum(losses.values())
         optimizer.zero_grad()
@@ -155,15 +164,25 @@ def run(loss: str, options: argparse.Namespace, progress: Progress) -> dict[str,
 
 
 def report(results: list[dict[str, Any]], out: Path, console: Console) -> None:
-    """A table for the reader, metrics.json, and a plain line per loss for scripts."""
+    """A table for the reader, and a plain line per loss for scripts."""
     table = Table("loss", *METRICS.values(), "training", title="held-out digits")
     for result in results:
         table.add_row(result["loss"], *(f"{result[name]:.3f}" for name in METRICS), f"{result['seconds']:.0f} s")
     console.print(table)
-    (out / "metrics.json").write_text(json.dumps(results, indent=2) + "\n")
     console.print(f"pictures and metrics.json are in {out}")
     for result in results:
         print(*(f"{k}={v:.4f}" if isinstance(v, float) else f"{k}={v}" for k, v in result.items()))
+
+
+def write_markdown(results: list[dict[str, Any]], path: Path) -> None:
+    """The table, between the two markers of a file."""
+    steps, seed = results[0]["steps"], results[0]["seed"]
+    rows = [["loss", *METRICS.values()], ["---", *["---:"] * len(METRICS)]]
+    rows += [[result["loss"], *(f"{result[name]:.3f}" for name in METRICS)] for result in results]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    before, _, rest = path.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    path.write_text(f"{before}{BEGIN}\n\n{steps:,} steps of {BATCH} scenes, seed {seed}:\n\n{table}\n\n{END}{after}")
 
 
 def parse_options() -> argparse.Namespace:
@@ -177,7 +196,10 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the weights and training scenes (default: %(default)s)")
     parser.add_argument("--test-scenes", type=int, default=400, help="scenes to evaluate on (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/train_detector"), help="folder (default: %(default)s)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table between this file's markers")
     options = parser.parse_args()
+    if options.markdown and END not in options.markdown.read_text().partition(BEGIN)[2]:
+        parser.error(f"{options.markdown} must have the lines {BEGIN} and {END}")
     if min(options.steps, options.test_scenes) < 1:
         parser.error("--steps and --test-scenes must be at least 1")
     return options
@@ -188,11 +210,15 @@ def main() -> None:
     options = parse_options()
     options.out.mkdir(parents=True, exist_ok=True)
     losses = [options.loss] if options.compare is None else options.compare or list(LOSSES)
-    console = Console()
+    console, results = Console(), []
     columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[losses]}"), console=console) as progress:
-        results = [run(loss, options, progress) for loss in losses]
+        for loss in losses:
+            results.append(run(loss, options, progress))
+            (options.out / "metrics.json").write_text(json.dumps(results, indent=2) + "\n")
     report(results, options.out, console)
+    if options.markdown:
+        write_markdown(results, options.markdown)
 
 
 if __name__ == "__main__":

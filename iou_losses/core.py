@@ -170,6 +170,7 @@ class BoxLoss(nn.Module):
             reduction_override: takes the place of `reduction` in this call.
         """
         reduction = self.reduction if reduction_override is None else reduction_override
+        check_reduction(reduction, avg_factor)  # before a loss with a state changes it
         loss = self.compute(pred, target, reduction, weight, avg_factor, self.fmt)
         return loss if self.loss_weight == 1 else loss * self.loss_weight
 
@@ -233,14 +234,15 @@ class CombinedLoss(BoxLoss):
         fmt: str,
     ) -> Tensor:
         """Give the changed loss, weighted and reduced, before `loss_weight`."""
-        check_reduction(reduction, avg_factor)
         return reduce(self.per_box(pred, target, fmt), reduction, weight, avg_factor)
 
 
 def check_base(base: object) -> None:
-    """Raise a `TypeError` for a base that is no `BoxLoss`."""
+    """Raise a `TypeError` for a base that is no `BoxLoss`, a `ValueError` for one that has no loss per box."""
     if not isinstance(base, BoxLoss):
         raise TypeError(f"base must be a BoxLoss module such as CIoULoss(), got {base!r}")
+    if getattr(base, "normalize", False):
+        raise ValueError(f"base must not divide by the weights of a whole batch, set normalize=False: got {base!r}")
 
 
 def resized(pred: Tensor, target: Tensor, fmt: str, ratio: float) -> tuple[Tensor, Tensor]:

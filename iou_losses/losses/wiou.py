@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, distributed
@@ -11,7 +12,7 @@ from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, check_base, check_range, paired_loss
 from iou_losses.elementary import power, quotient, squared_length
 from iou_losses.losses.iou import iou, iou_loss
-from iou_losses.reduction import check_reduction, reduce, weighted
+from iou_losses.reduction import reduce, weighted
 
 PAPER_MOMENTUM = 1 - 0.05 ** (1 / (890 * 34))  # 890 batches per epoch, AP flattens in epoch 34
 
@@ -133,9 +134,10 @@ def wiou_loss(
 class WIoULoss(BoxLoss):
     """`wiou_loss` as a module that keeps the running mean of L_IoU; or its focus on another loss.
 
-    The mean is a buffer of this module alone, saved in its `state_dict`. Versions 2 and 3 update
-    it before they use it, in `train()` mode only and without waiting for the device. Boxes of
-    weight 0 and NaN rows do not count; a batch without boxes leaves it as it is.
+    The mean is a buffer of this module alone, saved in its `state_dict`, in float32 at least.
+    Versions 2 and 3 update it before they use it, in `train()` mode only and without waiting for
+    the device. Boxes of weight 0 and NaN rows do not count; a batch without boxes leaves it as it
+    is. As the base of another module it does not see the weights, so every box counts.
 
     Args:
         reduction, eps, fmt, version, gamma, alpha, delta: as in `wiou_loss`, with `reduction="mean"`.
@@ -145,11 +147,11 @@ class WIoULoss(BoxLoss):
             890 and 34. The authors' later code: 1e-2.
         sync: average over all ranks where `torch.distributed` is initialised.
         base: any `BoxLoss`, which the focus of version 2 or 3 multiplies in place of version 1's
-            loss; reduction, eps, fmt and loss_weight are then the base's.
+            loss; reduction, eps, fmt and loss_weight are then those it has now.
 
     Raises:
         TypeError, ValueError: as `wiou_loss`; for a `base` that is no `BoxLoss`, one with version 1,
-            and one beside a reduction, eps, fmt or loss_weight.
+            and one beside another reduction, eps, fmt or loss_weight.
 
     Example:
         >>> import torch
@@ -188,9 +190,10 @@ class WIoULoss(BoxLoss):
             check_base(base)
             if version == 1:
                 raise ValueError("version 1 has no focus for a base, use version 2 or 3")
-            if (reduction, eps, fmt, loss_weight) != ("mean", 0.0, "xyxy", 1.0):
+            of_base = (base.reduction, base.eps, base.fmt, base.loss_weight)
+            if (reduction, eps, fmt, loss_weight) not in (("mean", 0.0, "xyxy", 1.0), of_base):
                 raise ValueError("with a base, reduction, eps, fmt and loss_weight are the base's: set them there")
-            reduction, eps, fmt, loss_weight = base.reduction, base.eps, base.fmt, base.loss_weight
+            reduction, eps, fmt, loss_weight = of_base
         hyper_parameters = {"version": version, "gamma": gamma, "alpha": alpha, "delta": delta}
         super().__init__(reduction, eps, fmt=fmt, loss_weight=loss_weight, **hyper_parameters)
         self.momentum, self.sync, self.base = momentum, sync, base
@@ -207,30 +210,37 @@ class WIoULoss(BoxLoss):
         fmt: str,
     ) -> Tensor:
         """Update the mean, then give the loss, before `loss_weight`."""
-        check_reduction(reduction, avg_factor)
         if self.training and self.version != 1:
             self.update(pred, target, weight, fmt)
         if self.base is None:
             return super().compute(pred, target, reduction, weight, avg_factor, fmt)
         loss = self.base.compute(pred, target, "none", None, None, fmt)
-        with torch.no_grad():
-            iou_cost = iou_loss(pred, target, eps=self.eps, fmt=fmt)
-            if self.version == 2:
-                focus = focus2(iou_cost, self.mean, self.gamma)
-            else:
-                focus = focus3(iou_cost, self.mean, self.alpha, self.delta)
-        return reduce(loss * focus, reduction, weight, avg_factor)
+        return reduce(loss * self.focus(pred, target, fmt), reduction, weight, avg_factor)
+
+    @torch.no_grad()
+    def focus(self, pred: Tensor, target: Tensor, fmt: str) -> Tensor:
+        """Give the focusing factor of each box."""
+        iou_cost = iou_loss(pred, target, eps=self.eps, fmt=fmt)
+        if self.version == 2:
+            return focus2(iou_cost, self.mean, self.gamma)
+        return focus3(iou_cost, self.mean, self.alpha, self.delta)
 
     @torch.no_grad()
     def update(self, pred: Tensor, target: Tensor, weight: Tensor | None, fmt: str) -> None:
         """Move the running mean towards the mean L_IoU of the boxes that count."""
         iou_cost = iou_loss(pred, target, eps=self.eps, fmt=fmt)
-        counts = iou_cost.isfinite()
         if weight is not None:
-            counts &= weighted(torch.ones_like(iou_cost), weight) != 0
-        sums = torch.stack([iou_cost.masked_fill(~counts, 0).sum(), counts.sum()])
+            iou_cost = iou_cost.masked_fill(weighted(torch.ones_like(iou_cost), weight) == 0, math.nan)
+        total, count = iou_cost.nansum(), (iou_cost >= 0).sum()  # NaN is not
         if self.sync and distributed.is_available() and distributed.is_initialized():
+            sums = torch.stack([total, count])
             distributed.all_reduce(sums)
-        batch_mean = (sums[0] / sums[1].clamp(min=1)).to(self.mean.dtype)
-        moved = self.mean.lerp(batch_mean, self.momentum)
-        self.mean.copy_(torch.where(sums[1] > 0, moved, self.mean))
+            total, count = sums
+        moved = self.mean.lerp((total / count).to(self.mean.dtype), self.momentum)
+        self.mean.copy_(torch.where(moved.isnan(), self.mean, moved))  # 0/0 where no box counts
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> WIoULoss:
+        """Move with the model, in float32 at least: in half precision steps of 1e-4 would vanish."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.mean = self.mean.to(torch.promote_types(self.mean.dtype, torch.float32))
+        return self
