@@ -63,3 +63,35 @@ def test_matrices_take_torchvisions_first_two_arguments_by_name(case):
 def test_torchvisions_scalar_losses_without_boxes_are_0_like_ours(case):
     nothing = torch.zeros(0, 4)
     assert LOSSES[case](nothing, nothing, "mean").item() == case.loss(nothing, nothing, "mean").item() == 0
+
+
+@over(list(LOSSES))
+def test_a_perfect_box_of_side_1e_4_costs_0_and_0_91_with_torchvisions_epsilon(case):
+    box = torch.tensor([[0.5, 0.5, 0.5001, 0.5001]])
+    assert LOSSES[case](box, box).item() == pytest.approx(0.909, abs=1e-3)
+    assert case.loss(box, box).item() == 0
+
+
+def test_a_collapsed_prediction_that_is_a_point_has_no_gradient_with_torchvisions_ciou():
+    point = torch.tensor([[3.0, 3, 3, 3]], requires_grad=True)
+    target = torch.tensor([[1.0, 1, 9, 5]])
+    (theirs,) = torch.autograd.grad(ops.complete_box_iou_loss(point, target).sum(), point)
+    (found,) = torch.autograd.grad(ciou.loss(point, target).sum(), point)
+    assert theirs.isnan().all()
+    assert found.isfinite().all()
+    assert found.any()
+
+
+def test_half_precision_is_computed_in_float32():
+    target = torch.tensor([[0.0, 0, 300, 300]], dtype=torch.float16)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = giou.loss(target + 10, target)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, giou.loss(target.float() + 10, target.float()))
+
+
+def test_one_target_for_three_predictions_is_an_error_and_three_losses_in_torchvision():
+    pred, target = ordinary_pairs(3, 5)
+    assert ops.generalized_box_iou_loss(pred, target[:1]).shape == (3,)
+    with pytest.raises(ValueError, match=r"must have the same shape, got \(3, 4\) and \(1, 4\)"):
+        giou.loss(pred, target[:1])
