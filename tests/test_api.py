@@ -3,7 +3,7 @@
 import pytest
 import torch
 from awkward import awkward_pairs
-from cases import GOLDEN_PAIRS, every_case, ordinary_pairs
+from cases import GOLDEN_PAIRS, every_case, every_loss, ordinary_pairs
 
 PRED, TARGET = (boxes.float() for boxes in GOLDEN_PAIRS)
 reductions = pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
@@ -24,7 +24,7 @@ def test_reductions(case):
     close(case.loss(PRED, TARGET, reduction="mean", eps=0.0), per_box.sum() / 3)
 
 
-@every_case
+@every_loss
 @reductions
 def test_the_gradient_of_a_reduction_is_that_of_the_reduced_losses(case, reduction):
     pred, target = ordinary_pairs(300, 1, torch.float32)
@@ -33,7 +33,7 @@ def test_the_gradient_of_a_reduction_is_that_of_the_reduced_losses(case, reducti
     torch.testing.assert_close(gradient, per_box / 300 if reduction == "mean" else per_box, rtol=1e-5, atol=1e-9)
 
 
-@every_case
+@every_loss
 def test_leading_dimensions_are_kept_and_count_as_boxes(case):
     pred, target = ordinary_pairs(30, 2)
     per_box = case.loss(pred, target)
@@ -44,7 +44,7 @@ def test_leading_dimensions_are_kept_and_count_as_boxes(case):
         close(case.loss(pred.view(*shape, 4), target.view(*shape, 4), "mean"), per_box.mean())
 
 
-@every_case
+@every_loss
 def test_one_box_of_shape_4_gives_one_number(case):
     for reduction in ("none", "mean", "sum"):
         value = case.loss(PRED[0], TARGET[0], reduction)
@@ -55,7 +55,7 @@ def test_one_box_of_shape_4_gives_one_number(case):
     close(case.loss(PRED[0], TARGET[0], weight=torch.tensor([1.0, 0, 0, 0])), case.golden[0] / 4)
 
 
-@every_case
+@every_loss
 def test_a_weight_multiplies_the_loss_of_its_box(case):
     per_box, weight = case.loss(PRED, TARGET), torch.tensor([2.0, 0.0, 0.5])
     close(case.loss(PRED, TARGET, weight=weight), per_box * weight)
@@ -63,13 +63,13 @@ def test_a_weight_multiplies_the_loss_of_its_box(case):
     close(case.loss(PRED, TARGET, "mean", weight=weight), (per_box * weight).sum() / 3)
 
 
-@every_case
+@every_loss
 def test_a_weight_per_coordinate_is_averaged(case):
     weight = torch.tensor([[1.0, 2, 3, 4], [0, 0, 0, 0], [1, 1, 1, 1]])
     close(case.loss(PRED, TARGET, weight=weight), case.loss(PRED, TARGET) * torch.tensor([2.5, 0, 1]))
 
 
-@every_case
+@every_loss
 def test_of_4_boxes_a_weight_of_shape_4_is_one_per_box_and_one_of_shape_4_4_is_per_coordinate(case):
     pred, target, weight = PRED[[0, 1, 2, 0]], TARGET[[0, 1, 2, 0]], torch.tensor([1.0, 2, 3, 4])
     per_box = case.loss(pred, target)
@@ -78,7 +78,7 @@ def test_of_4_boxes_a_weight_of_shape_4_is_one_per_box_and_one_of_shape_4_4_is_p
     close(case.loss(pred, target, weight=weight[:, None].repeat(1, 4)), per_box * weight)
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64, torch.bool], ids=str)
 def test_a_weight_of_any_dtype_is_cast_to_the_dtype_of_the_loss(case, dtype):
     value = case.loss(PRED, TARGET, weight=torch.tensor([1, 0, 1], dtype=dtype))
@@ -100,7 +100,7 @@ def test_a_weight_of_0_contributes_exactly_0_to_value_and_gradient(case, reducti
     assert torch.equal(gradient[1::2], case.value_and_gradient(pred[1::2], target[1::2])[1])
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("as_number", [float, int, torch.tensor], ids=["float", "int", "tensor"])
 def test_avg_factor_takes_the_place_of_the_number_of_boxes(case, as_number):
     per_box, weight = case.loss(PRED, TARGET), torch.tensor([2.0, 0.0, 0.5])
@@ -110,7 +110,7 @@ def test_avg_factor_takes_the_place_of_the_number_of_boxes(case, as_number):
     close(gradient, case.value_and_gradient(PRED, TARGET)[1] / 4)
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("zero", [0, 0.0, torch.tensor(0), torch.tensor(0.0)], ids=repr)
 def test_an_avg_factor_of_0_gives_0_with_gradient_0(case, zero):
     for weight in (None, torch.zeros(3), torch.ones(3)):
@@ -119,7 +119,7 @@ def test_an_avg_factor_of_0_gives_0_with_gradient_0(case, zero):
         assert not gradient.count_nonzero()
 
 
-@every_case
+@every_loss
 def test_avg_factor_is_ignored_without_a_reduction(case):
     assert torch.equal(case.loss(PRED, TARGET, "none", avg_factor=7.0), case.loss(PRED, TARGET))
 
@@ -147,6 +147,6 @@ def test_eps_is_added_to_every_denominator_in_the_units_of_the_boxes(case, eps):
     torch.testing.assert_close(case.loss(pred, target, eps=eps), case.exact(pred, target, eps), rtol=0, atol=1e-12)
 
 
-@every_case
+@every_loss
 def test_an_eps_of_0_is_no_eps(case):
     assert torch.equal(case.loss(PRED, TARGET, eps=0), case.loss(PRED, TARGET))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import GOLDEN_PAIRS, every_case, ordinary_pairs
+from cases import GOLDEN_PAIRS, every_case, every_loss, ordinary_pairs
 from checks import assert_gradients
 from torchvision.ops import box_convert
 from torchvision.tv_tensors import BoundingBoxes
@@ -24,7 +24,7 @@ def close(a, b, tolerance=1e-12):
     torch.testing.assert_close(a.double(), b.double(), rtol=0, atol=tolerance)
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers_of_every_dtype_are_computed_in_float64(case, dtype):
     pred, target = PRED.to(dtype), TARGET.to(dtype)
@@ -65,13 +65,13 @@ def test_float16_and_bfloat16_are_computed_and_returned_in_float32(case, dtype):
     assert torch.equal(gradient, expected_gradient.to(dtype))
 
 
-@every_case
+@every_loss
 def test_float16_has_no_range_of_its_own(case):
     pred, target = torch.tensor([[-40000.0, -40000, -30000, -30000]]), torch.tensor([[30000.0, 30000, 40000, 40000]])
     assert torch.equal(case.loss(pred.half(), target.half()), case.loss(pred.half().float(), target.half().float()))
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("first", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32], ids=str)
 @pytest.mark.parametrize("second", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32], ids=str)
 def test_mixed_dtypes_are_computed_in_float64_if_either_is_float64_or_integer_else_in_float32(case, first, second):
@@ -81,7 +81,7 @@ def test_mixed_dtypes_are_computed_in_float64_if_either_is_float64_or_integer_el
     close(value, case.loss(PRED, TARGET), 1e-12 if wide else 1e-6)
 
 
-@every_case
+@every_loss
 @formats
 def test_every_format_agrees_with_its_conversion_by_hand(case, fmt):
     pred, target = ordinary_pairs(300, 2)
@@ -97,14 +97,14 @@ def test_every_format_agrees_with_its_conversion_by_hand(case, fmt):
     torch.testing.assert_close(expected, case.value_and_gradient(pred, target)[1], rtol=1e-7, atol=1e-10)
 
 
-@every_case
+@every_loss
 def test_the_last_pixel_belongs_to_an_inclusive_box(case):
     pred, target = torch.tensor([[0, 0, 3, 3]]), torch.tensor([[1, 0, 4, 3]])  # 4 pixels wide
     expected = case.loss(torch.tensor([[0, 0, 4, 4]]), torch.tensor([[1, 0, 5, 4]]))
     assert torch.equal(case.loss(pred, target, fmt="xyxy_inclusive"), expected)
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("first", ["XYXY", "XYWH", "CXCYWH"])
 @pytest.mark.parametrize("second", ["XYXY", "XYWH", "CXCYWH"])
 def test_bounding_boxes_bring_their_own_formats_which_may_differ(case, first, second):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from cases import every_case
+from cases import every_loss
 
 import iou_losses
 
@@ -16,7 +16,7 @@ def raises(error, *words):
     return pytest.raises(error, match="".join(f"(?=.*{re.escape(word)})" for word in words))
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize(
     "shapes",
     [((3, 4), (2, 4)), ((3, 4), (4,)), ((3, 4), (1, 4)), ((3, 4), (3, 1, 4)), ((1, 3, 4), (3, 4)), ((0, 4), (1, 4))],
@@ -28,14 +28,14 @@ def test_pred_and_target_never_broadcast(case, shapes):
             case.loss(torch.zeros(first), torch.zeros(second), "mean")
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("shape", [(3, 5), (3, 3), (4, 1), (), (3, 0), (0,)], ids=str)
 def test_the_last_dimension_must_be_4(case, shape):
     with raises(ValueError, "4", str(shape)):
         case.loss(torch.zeros(shape), torch.zeros(shape))
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("reduction", ["avg", "Mean", "", None, True])
 def test_an_unknown_reduction_names_the_three(case, reduction):
     with raises(ValueError, "'none'", "'mean'", "'sum'", repr(reduction)):
@@ -44,7 +44,7 @@ def test_an_unknown_reduction_names_the_three(case, reduction):
         case.build(reduction)
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("fmt", ["xyhw", "XYXY", "", None])
 def test_an_unknown_format_names_all_five(case, fmt):
     formats = ("'xyxy'", "'xywh'", "'cxcywh'", "'ltrb'", "'xyxy_inclusive'", repr(fmt))
@@ -53,7 +53,7 @@ def test_an_unknown_format_names_all_five(case, fmt):
             call()
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("dtype", [torch.bool, torch.complex64, torch.complex128], ids=str)
 def test_bool_and_complex_boxes_are_a_type_error(case, dtype):
     for pred, target in ((BOXES.to(dtype), BOXES), (BOXES, BOXES.to(dtype))):
@@ -61,7 +61,7 @@ def test_bool_and_complex_boxes_are_a_type_error(case, dtype):
             case.loss(pred, target)
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("boxes", [BOXES.tolist(), BOXES.numpy(), None], ids=["list", "array", "None"])
 def test_what_is_no_tensor_is_a_type_error(case, boxes):
     for pred, target in ((boxes, BOXES), (BOXES, boxes)):
@@ -69,7 +69,7 @@ def test_what_is_no_tensor_is_a_type_error(case, boxes):
             case.loss(pred, target)
 
 
-@every_case
+@every_loss
 def test_devices_that_differ_are_both_named(case):
     for pred, target in ((BOXES, BOXES.to("meta")), (BOXES.to("meta"), BOXES)):
         with raises(ValueError, "cpu", "meta"):
@@ -78,14 +78,14 @@ def test_devices_that_differ_are_both_named(case):
         case.loss(BOXES, BOXES, weight=torch.ones(3, device="meta"))
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("shape", [(3, 1), (1,), (), (2,), (4,), (1, 4), (1, 3), (3, 3), (4, 3)], ids=str)
 def test_a_weight_of_another_shape_names_the_allowed_ones(case, shape):
     with raises(ValueError, "(3,)", "(3, 4)", str(shape)):
         case.loss(BOXES, BOXES, "mean", weight=torch.ones(shape))
 
 
-@every_case
+@every_loss
 def test_a_weight_that_is_no_real_tensor_is_a_type_error(case):
     with raises(TypeError, "weight", "list"):
         case.loss(BOXES, BOXES, weight=[1.0, 1.0, 1.0])
@@ -93,7 +93,7 @@ def test_a_weight_that_is_no_real_tensor_is_a_type_error(case):
         case.loss(BOXES, BOXES, weight=torch.ones(3, dtype=torch.complex64))
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("factor", [4.0, 0, torch.tensor(4.0)], ids=repr)
 def test_avg_factor_contradicts_sum(case, factor):
     with raises(ValueError, "avg_factor", "sum"):
@@ -102,7 +102,7 @@ def test_avg_factor_contradicts_sum(case, factor):
         case.build("sum")(BOXES, BOXES, avg_factor=factor)
 
 
-@every_case
+@every_loss
 def test_avg_factor_is_a_count(case):
     with raises(ValueError, "avg_factor", "-1"):
         case.loss(BOXES, BOXES, "mean", avg_factor=-1)
@@ -112,7 +112,7 @@ def test_avg_factor_is_a_count(case):
         case.loss(BOXES, BOXES, "mean", avg_factor=torch.ones(3))
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("eps", [-1e-7, float("nan"), float("inf")])
 def test_eps_is_a_finite_number_that_is_not_negative(case, eps):
     for call in (lambda: case.loss(BOXES, BOXES, eps=eps), lambda: case.build(eps=eps)):
@@ -130,7 +130,7 @@ def test_ciou_s_threshold_is_an_iou(threshold):
             call()
 
 
-@every_case
+@every_loss
 def test_hyper_parameters_are_keywords_only(case):
     with pytest.raises(TypeError):
         case.function(BOXES, BOXES, "none", 0.0, None)

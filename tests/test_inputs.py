@@ -3,7 +3,7 @@
 import pytest
 import torch
 from awkward import awkward_pairs
-from cases import every_case, ordinary_pairs
+from cases import every_case, every_loss, ordinary_pairs
 
 LAYOUTS = {
     "transposed": lambda boxes: boxes.t().contiguous().t(),
@@ -15,7 +15,7 @@ LAYOUTS = {
 }
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_the_layout_in_memory_changes_no_bit(case, layout):
     pred, target, _ = awkward_pairs(900, 1)
@@ -30,14 +30,14 @@ def test_the_layout_in_memory_changes_no_bit(case, layout):
     assert torch.equal(case.loss(layout(pred), target), value)
 
 
-@every_case
+@every_loss
 def test_an_expanded_target_is_one_target_for_all(case):
     pred, target = ordinary_pairs(50, 2, torch.float32)
     one = target[:1].expand(50, 4)
     assert torch.equal(case.loss(pred, one), case.loss(pred, one.contiguous()))
 
 
-@every_case
+@every_loss
 def test_nothing_is_written_to_the_inputs(case):
     pred, target, _ = awkward_pairs(900, 3)
     weight, factor = torch.rand(900), torch.tensor(3.0)
@@ -50,7 +50,7 @@ def test_nothing_is_written_to_the_inputs(case):
         assert after._version == 0
 
 
-@every_case
+@every_loss
 def test_a_result_is_not_changed_by_the_next_call(case):
     pred, target = ordinary_pairs(50, 4, torch.float32)
     value, gradient = case.value_and_gradient(pred, target)
@@ -60,7 +60,7 @@ def test_a_result_is_not_changed_by_the_next_call(case):
     assert torch.equal(gradient, kept[1])
 
 
-@every_case
+@every_loss
 def test_backward_after_the_target_was_overwritten_is_an_error_or_still_right(case):
     pred, target = ordinary_pairs(50, 5, torch.float32)
     expected = case.value_and_gradient(pred, target)[1]
@@ -89,7 +89,7 @@ def test_nan_gives_nan_in_its_own_row_and_nowhere_else(case, column, of_target):
     assert torch.equal(found_gradient[others], gradient[others])
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("infinity", [float("inf"), -float("inf")])
 @pytest.mark.parametrize("column", range(4))
 def test_an_infinite_coordinate_leaves_the_other_rows_alone(case, infinity, column):
@@ -102,7 +102,7 @@ def test_an_infinite_coordinate_leaves_the_other_rows_alone(case, infinity, colu
     assert torch.equal(found_gradient[others], gradient[others])
 
 
-@every_case
+@every_loss
 def test_a_masked_row_leaks_nothing_into_the_gradient(case):
     pred = torch.tensor([[2.0, 3, 9, 8], [200, 599, 300, 599]], requires_grad=True)
     target = torch.tensor([[4.0, 1, 12, 7], [180, 520, 310, 640]])

@@ -19,10 +19,10 @@ def gradients(case, pred, target, dtype=torch.float64):
 
 @every_case
 def test_at_shared_edges_the_gradient_is_the_average_of_both_sides(case):
-    pred, target, kinds = awkward_pairs(60, 1, (awkward.shared_edges,))
+    pred, target, kinds = awkward_pairs(40, 1, (awkward.shared_edges,))
     pairs = zip(pred.tolist(), target.tolist(), strict=True)
     exact = torch.tensor([reference.slopes(case.formula, *pair, **case.hyper) for pair in pairs], dtype=torch.float64)
-    assert (pred == target).any(-1).sum() > 40
+    assert (pred == target).any(-1).sum() > 25
     _, gradient = case.value_and_gradient(pred.double(), target.double())
     torch.testing.assert_close(gradient, exact, rtol=1e-9, atol=1e-14)
     _, gradient = case.value_and_gradient(pred, target)
@@ -38,10 +38,11 @@ def test_rounding_does_not_choose_the_slope_of_boxes_that_share_two_edges(case):
     target = torch.stack([pred[:, 0], pred[:, 1], pred[:, 2], pred[:, 1] + size[:, 2]], -1)
     _, gradient = case.value_and_gradient(pred, target)
     expected = case.truth(pred, target).by_pred
-    assert_gradients(gradient, expected, (pred, target, ["two shared edges"] * 4000))
+    kinds = ["two shared edges"] * 4000
+    assert_gradients(gradient, expected, (pred, target, kinds), rounding=case.rounding(torch.float32))
 
 
-@over(lambda case: case.disjoint)
+@over(lambda case: case.grows)
 @pytest.mark.parametrize("axis", [0, 1], ids="xy")
 def test_a_box_that_collapsed_inside_its_target_can_grow(case, axis):
     line = [[5.0, 5, 9, 7]]
@@ -91,9 +92,9 @@ def test_degenerate_boxes_have_the_value_and_gradient_of_the_definition(case, pr
     torch.testing.assert_close(gradient.double(), truth.by_pred, rtol=0, atol=1e-6)
 
 
-@over(lambda case: case.disjoint)
+@every_case
 def test_an_inverted_box_counts_as_a_box_without_area(case):
     pred, target, _ = awkward_pairs(2000, 4, (awkward.inverted,))
     empty = (pred[:, 2:] < pred[:, :2]).any(-1)
     value = case.loss(pred[empty], target[empty])
-    assert (value >= 1).all()
+    assert (value >= case.miss).all()

@@ -8,7 +8,7 @@ import awkward
 import pytest
 import torch
 from awkward import awkward_pairs
-from cases import CASES, ciou, every_case, every_matrix, iou, ordinary_pairs, slender
+from cases import CASES, every_case, every_matrix, iou, ordinary_pairs
 from checks import assert_gradients, assert_rows, rounding_floor
 from torch.profiler import ProfilerActivity, profile
 
@@ -21,18 +21,16 @@ built = pytest.mark.skipif(iou_losses.native_isa() is None, reason="the engine i
 @built
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_engine_is_as_right_as_the_formula(case, dtype, request):
+def test_the_engine_is_as_right_as_the_formula(case, dtype):
     # |engine - truth| <= |formula - truth| + 5e-7 in value, + 1e-5 of the row's largest in gradient.
     pairs = awkward_pairs(15_000, 1)
     pred, target = (boxes.to(dtype) for boxes in pairs[:2])
-    if case is ciou and dtype == torch.float32:
-        request.applymarker(slender)
     truth = case.truth(pred, target)
     value, gradient = case.value_and_gradient(pred, target)
     formula_value, formula_gradient, _ = case.value_and_gradients(pred, target)
     assert_rows((value - truth.value).abs() <= (formula_value - truth.value).abs() + 5e-7, value, truth.value, pairs)
-    floor = (formula_gradient - truth.by_pred).abs() + rounding_floor(truth.terms, dtype)
-    assert_gradients(gradient, truth.by_pred, pairs, 1e-5, floor)
+    floor = (formula_gradient - truth.by_pred).abs() + rounding_floor(truth.terms[0], dtype)
+    assert_gradients(gradient, truth.by_pred, pairs, 1e-5, floor, truth.two.held(dtype), case.rounding(dtype))
 
 
 @built
@@ -59,15 +57,16 @@ def test_a_matrix_allocates_its_result_and_nothing_else_of_its_size(case):
 @built
 @every_case
 def test_the_number_of_boxes_changes_no_bit_of_a_loss(case):
-    pred, target, _ = awkward_pairs(MANY, 4, (awkward.near,))
+    many = MANY if case.matrix else 5000
+    pred, target, _ = awkward_pairs(many, 4, (awkward.near,))
     value, gradient = case.value_and_gradient(pred, target)
-    for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 1000, MANY - 1):
+    for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 1000, many - 1):
         found, found_gradient = case.value_and_gradient(pred[:n], target[:n])
         assert torch.equal(found, value[:n])
         assert torch.equal(found_gradient, gradient[:n])
 
 
-@every_case
+@every_matrix
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("n", [1, 17, 1000, MANY])
 def test_a_reduction_loses_no_digits_in_large_sets(case, reduction, n):

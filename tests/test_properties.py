@@ -74,7 +74,8 @@ def test_a_power_of_two_as_unit_changes_no_bit_of_the_value_and_scales_the_gradi
     value, gradient = case.value_and_gradient(pred, target)
     scaled_value, scaled_gradient = case.value_and_gradient(pred * 2.0**exponent, target * 2.0**exponent)
     assert torch.equal(value, scaled_value)
-    assert torch.equal(gradient, scaled_gradient * 2.0**exponent)
+    fewer_bits = torch.finfo(torch.float32).tiny * max(1, 2.0**exponent)  # below it one of the two has them
+    assert ((gradient - scaled_gradient * 2.0**exponent).abs() <= fewer_bits).all()
 
 
 @over(lambda case: case.scale_free)
@@ -86,8 +87,7 @@ def test_any_unit_gives_the_same_value(case):
 @every_case
 def test_x_and_y_may_change_places(case):
     pred, target, _ = awkward_pairs(3000, 9, (*EVERYDAY, awkward.inverted, awkward.collapsed))
-    point = [(boxes[:, :2] >= boxes[:, 2:]).all(-1) for boxes in (pred, target)]  # which CIoU takes for upright
-    pred, target = [boxes[~(point[0] | point[1])].double() for boxes in (pred, target)]
+    pred, target = pred.double(), target.double()
     swapped = torch.tensor([1, 0, 3, 2])
     value, gradient = case.value_and_gradient(pred, target)
     swapped_value, swapped_gradient = case.value_and_gradient(pred[:, swapped], target[:, swapped])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import ciou, every_case, every_matrix, giou, ordinary_pairs, over
+from cases import ciou, every_case, every_loss, every_matrix, giou, ordinary_pairs, over
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -37,10 +37,10 @@ def assert_compiles(case, reduction, backend, sizes):
 
 @every_case
 def test_compile_makes_one_graph_for_any_number_of_boxes(case):
-    assert_compiles(case, "mean", "eager", [2, 7, 50])
+    assert_compiles(case, "mean", "eager", [2, 7])
 
 
-@every_case
+@every_matrix
 def test_compile_of_the_function_with_weights_makes_one_graph(case):
     pred, target = boxes()
     compiled = torch.compile(case.loss, backend="eager", fullgraph=True)
@@ -61,7 +61,7 @@ def test_compile_of_a_matrix_makes_one_graph(case):
     close(torch.compile(case.matrix, backend="eager", fullgraph=True)(pred, target[:7]), case.matrix(pred, target[:7]))
 
 
-@every_case
+@every_loss
 def test_export_serves_any_number_of_boxes(case):
     n = torch.export.Dim("n", min=2)
     program = torch.export.export(case.build("none").eval(), boxes(), dynamic_shapes=({0: n}, {0: n}))
@@ -69,7 +69,7 @@ def test_export_serves_any_number_of_boxes(case):
         close(program.module()(*boxes(size)), case.loss(*boxes(size)))
 
 
-@every_case
+@every_loss
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_trace_serves_any_number_of_boxes(case):
     traced = torch.jit.trace(lambda pred, target: case.loss(pred, target), boxes())
@@ -115,7 +115,7 @@ def test_second_derivatives_are_finite_and_the_same_by_every_way(case):
         close(leaf.grad.double(), hessian.sum((0, 1)), 1e-5 if dtype == torch.float32 else 1e-12)
 
 
-@every_case
+@every_loss
 def test_anomaly_mode_finds_nothing(case):
     pred = torch.tensor([[5.0, 5, 9, 5], [5, 5, 5, 5], [4, 4, 10, 8], [9, 9, 1, 1]], requires_grad=True)
     with torch.autograd.set_detect_anomaly(True):
@@ -123,7 +123,7 @@ def test_anomaly_mode_finds_nothing(case):
     assert pred.grad.isfinite().all()
 
 
-@every_case
+@every_loss
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_autocast_changes_nothing(case, dtype):
     pred, target = boxes()
@@ -135,18 +135,19 @@ def test_autocast_changes_nothing(case, dtype):
     assert matrix is None or torch.equal(matrix, case.matrix(pred, target))
 
 
-@every_case
+@every_loss
 def test_meta_tensors_have_shapes_alone(case):
     pred, target = (boxes.to("meta").requires_grad_() for boxes in boxes())
     value = case.loss(pred, target)
     assert (value.shape, value.device.type) == ((20,), "meta")
     value.sum().backward()
-    assert pred.grad.shape == target.grad.shape == (20, 4)
+    assert pred.grad.shape == (20, 4)
+    assert case.target_is_constant or target.grad.shape == (20, 4)
     assert case.build().to("meta")(pred, target, torch.ones(20, device="meta")).shape == ()
     assert case.matrix is None or case.matrix(pred, target[:3]).shape == (20, 3)
 
 
-@every_case
+@every_loss
 def test_without_gradients_the_values_are_the_same(case):
     pred, target = boxes()
     expected, _ = case.value_and_gradient(pred, target)
@@ -171,7 +172,7 @@ def test_a_parameter_learns(case):
     assert criterion(pred, target).item() < 0.75 * before
 
 
-@every_case
+@every_loss
 def test_backward_twice_and_with_any_weight(case):
     pred, target = boxes()
     leaf, weight = pred.clone().requires_grad_(), torch.randn(20)
@@ -184,7 +185,7 @@ def test_backward_twice_and_with_any_weight(case):
     close(leaf.grad, gradient)
 
 
-@every_case
+@every_loss
 def test_gradients_of_several_outputs_may_be_taken_at_once(case):
     pred, target = boxes()
     leaf = pred.clone().requires_grad_()

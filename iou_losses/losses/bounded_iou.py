@@ -15,7 +15,7 @@ def bounded_iou_cost(pair: Pair, beta: float, factor: float) -> Tensor:
     size2 = pair.size2
     reach = factor * pair.offset.abs()
     # 1 - max(0, (w_g - f |dx|) / (w_g + f |dx|)) and 1 - min(w / w_g, w_g / w), each as one quotient
-    centre = pair.ratio(2 * reach, size2 + reach, units=1).clamp(max=1)
+    centre = pair.ratio(torch.minimum(2 * reach, size2 + reach), size2 + reach, units=1)
     size = pair.ratio(pair.change.abs(), torch.maximum(pair.size1, size2), units=1)
     return (smooth_l1(centre, beta) + smooth_l1(size, beta)).sum(-1)
 

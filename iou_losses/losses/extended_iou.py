@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from iou_losses.boxes import Pair
@@ -9,19 +10,24 @@ from iou_losses.core import BoxLoss, check_range, paired_loss
 from iou_losses.elementary import area, smooth_l1
 
 
-def extended_iou(pair: Pair) -> Tensor:
-    """Return I / U with the signed intersection I in both; the IoU where the boxes overlap."""
-    gap = pair.signed_overlap - pair.overlap  # 0 or negative
+def extended_distance(pair: Pair) -> Tensor:
+    """Return 1 - I / U with the signed intersection I in both; 1 - IoU where the boxes overlap."""
+    signed = pair.signed_overlap
+    gap = signed.masked_fill(signed >= 0, 0)
     inner = pair.inner_edges
     # The paper's four products, sorted by sign, so that none cancels against another.
     intersection = area(pair.overlap) + gap[..., 0] * inner[..., 1] + gap[..., 1] * inner[..., 0]
-    union = area(pair.size1) + area(pair.size2) - intersection
-    return pair.ratio(intersection, union, undefined=pair.same)
+    areas = area(pair.size1) + area(pair.size2)
+    union = areas - intersection
+    # Far apart I / U is near -1 and its slopes cancel to noise; those of (I + U) / U, which is one more, do not.
+    apart = -2 * intersection > union
+    full = pair.ratio(union, union) if pair.eps else 1
+    return 1 + apart * full - pair.ratio(torch.where(apart, areas, intersection), union, undefined=pair.same)
 
 
 def extended_iou_cost(pair: Pair, smooth: float) -> Tensor:
     """Return the smooth L1 norm of 1 - I / U."""
-    return smooth_l1(1 - extended_iou(pair), smooth)
+    return smooth_l1(extended_distance(pair), smooth)
 
 
 def extended_iou_loss(
@@ -57,8 +63,9 @@ def extended_iou_loss(
         TypeError, ValueError: as `iou_loss`; ValueError for a `smooth` that is not above 0.
 
     Properties:
-        Symmetric, scale free. A disjoint pair has a gradient that closes the gap. For disjoint
-        boxes the loss is not invariant under a mirror, since e is the top-left corner of the hull.
+        Symmetric, scale free. A disjoint pair has a gradient that closes the gap; it grows with the
+        gap over the area, without a bound. For disjoint boxes the loss is not invariant under a
+        mirror, since e is the top-left corner of the hull.
 
     Reference:
         Peng and Yu, "A Systematic IoU-Related Method: Beyond Simplified Regression for Better

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, check_range, paired_loss
+from iou_losses.elementary import area, extent
 from iou_losses.losses.iou import iou
+
+
+def interpolated_iou(pair: Pair, coefficient: Tensor | float) -> Tensor:
+    """Return the IoU of the second box and the first that went this share of its way to the second."""
+    low, high = pair.corner_offsets
+    low, high = (1 - coefficient) * low, (1 - coefficient) * high
+    (start, end), zero = pair.box2, low.new_zeros(())
+    size2 = (end - start) * pair.scale
+    # By offsets, not by corners: a corner that is nearly the target's would be rounded to it.
+    intersection = area(extent(size2 + torch.minimum(high, zero) - torch.maximum(low, zero)))
+    union = area(extent(size2 + high - low)) + area(pair.size2) - intersection
+    return pair.ratio(intersection, union, undefined=pair.same)
 
 
 def interp_iou_cost(pair: Pair, coefficient: float) -> Tensor:
     """Return 1 - IoU + 1 - IoU of the interpolated box."""
-    return 2 - iou(pair) - iou(pair.interpolated(coefficient))
+    return 2 - iou(pair) - interpolated_iou(pair, coefficient)
 
 
 def dynamic_interp_iou_cost(pair: Pair) -> Tensor:
     """Return the same with the coefficient 1 - IoU, kept in [0.6, 0.99], a constant of the gradient."""
     overlap = iou(pair)
     coefficient = (1 - overlap.detach()).clamp(0.6, 0.99).unsqueeze(-1)
-    return 2 - overlap - iou(pair.interpolated(coefficient))
+    return 2 - overlap - interpolated_iou(pair, coefficient)
 
 
 def interp_iou_loss(

@@ -67,6 +67,7 @@ def piou_loss(
     Properties:
         Scale free, not symmetric: the target is the ruler, so no larger box can be cheaper. A
         disjoint pair has a gradient that moves each edge to its own, which fades where P is large.
+        That of version 2 may point away from there on: its focus makes a box cheaper that is far off.
         No factor is a constant of the gradient, as in the authors' code.
 
     Reference:

@@ -6,7 +6,13 @@ from torch import Tensor
 
 from iou_losses.boxes import Pair
 from iou_losses.core import BoxLoss, check_range, paired_loss
-from iou_losses.elementary import root, squared_length
+from iou_losses.elementary import root, squared_length, unit_scale
+
+
+def length(vector: Tensor) -> Tensor:
+    """Return sqrt(x^2 + y^2), with slope 0 at 0; no square can underflow beside a large hull."""
+    scale = unit_scale(vector.detach().abs().amax(-1, keepdim=True))
+    return root(squared_length(vector * scale)) / scale[..., 0]
 
 
 def sca_cost(pair: Pair, distance_weight: float) -> Tensor:
@@ -14,8 +20,8 @@ def sca_cost(pair: Pair, distance_weight: float) -> Tensor:
     # A hull of no width holds four equal numbers: the sides overlap wholly.
     overlaps = pair.ratio(pair.signed_overlap, pair.hull, units=1, undefined=1).sum(-1)
     low, high = pair.corner_offsets
-    distances = root(squared_length(low)) + root(squared_length(high))
-    return 2 - overlaps + distance_weight * pair.ratio(distances, root(squared_length(pair.hull)), units=1)
+    distances = length(low) + length(high)
+    return 2 - overlaps + distance_weight * pair.ratio(distances, length(pair.hull), units=1)
 
 
 def sca_loss(
