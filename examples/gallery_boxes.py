@@ -122,7 +122,7 @@ def draw_field(axis: Axes, loss: str, top: float | None = None) -> ContourSet:
 
 def fields(theme: Theme) -> Figure:
     """Draw the fields of the four losses."""
-    figure, axes = plt.subplots(1, 4, figsize=(WIDTH, 3.1), layout="constrained")
+    figure, axes = plt.subplots(1, 4, figsize=(WIDTH, 3.5), layout="constrained")
     for axis, loss in zip(axes, FOUR, strict=True):
         filled = draw_field(axis, loss, top=2)
     figure.colorbar(filled, ax=axes, location="bottom", shrink=0.4, aspect=30, ticks=(0, 1, 2), label="loss")

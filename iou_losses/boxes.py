@@ -99,12 +99,6 @@ class Pair:
         (low1, high1), (low2, high2) = self.box1, self.box2
         return ((low1 == low2) & (high1 == high2)).all(-1)
 
-    def interpolated(self, coefficient: Tensor | float) -> Pair:
-        """Return the pair in which the first box has gone this share of the way to the second."""
-        (low1, high1), (low2, high2) = self.box1, self.box2
-        size2, rest = high2 - low2, 1 - coefficient  # from the second's corner: differences first
-        return Pair((rest * (low1 - low2), size2 + rest * (high1 - high2)), (low2 - low2, size2), self.eps, self.scale)
-
     def padded(self, measure: Tensor, units: int = 2) -> Tensor:
         """Return the measure and the user's `eps`, which is in the units of the boxes and is scaled like it.
 

@@ -44,12 +44,12 @@ INLINE auto sine_of_double_angle(const V& offset) {
     const auto x = quotient(dx, dx + dy), y = quotient(dy, dx + dy);
     return quotient(2.0 * (x * y), x * x + y * y);
 }
-template <class P, class X, class Y>
-INLINE auto shape_term(const P& pair, double theta, const Vector<X, Y>& factor) {
+template <class P, class X, class Y, class F>
+INLINE auto shape_term(const P& pair, const Vector<X, Y>& factor, F power) {
     const auto change = pair.change(), a = pair.size1(), b = pair.size2();
     const auto w = pair.template ratio<1>(absolute(change.x), max(a.x, b.x));
     const auto h = pair.template ratio<1>(absolute(change.y), max(a.y, b.y));
-    return power(saturation(factor.x * w), theta) + power(saturation(factor.y * h), theta);
+    return power(saturation(factor.x * w)) + power(saturation(factor.y * h));
 }
 template <class P>
 INLINE auto siou_cost(const P& pair, Parameters p) {
@@ -60,7 +60,7 @@ INLINE auto siou_cost(const P& pair, Parameters p) {
     const auto x = square(pair.template ratio<1>(offset.x, hull.x)), y = square(pair.template ratio<1>(offset.y, hull.y));
     const auto distance = saturation(sharpness * x) + saturation(sharpness * y);
     const auto one = vector(constant(T(1)), constant(T(1)));
-    return 1 - iou(pair) + 0.5 * (distance + shape_term(pair, p[0], one));
+    return 1 - iou(pair) + 0.5 * (distance + shape_term(pair, one, [&](const auto& a) INLINE_LAMBDA { return power(a, p[0]); }));
 }
 
 // He 2021, arXiv:2110.13675
@@ -116,12 +116,14 @@ template <class P>
 INLINE auto shape_iou_cost(const P& pair, Parameters p) {
     using T = typename P::Scalar;
     const auto size = pair.size2();
-    const auto side = constant(larger(size.x.v, size.y.v));
-    const auto w = power(quotient(size.x, side, T(1)), p[0]), h = power(quotient(size.y, side, T(1)), p[0]);
-    const auto weights = vector(constant(2 * h.v / (w.v + h.v)), constant(2 * w.v / (w.v + h.v)));
+    // Shares of the longer side, whose power is 1.
+    const auto shorter = power(quotient(min(size.x, size.y), max(size.x, size.y), T(1)), p[0]);
+    const T small = 2 * shorter.v / (1 + shorter.v), large = 2 / (1 + shorter.v);
+    const bool wide = size.x.v > size.y.v;
+    const auto weights = vector(constant(wide ? small : large), constant(wide ? large : small));
     const auto offset = pair.offset();
     const auto distance = pair.ratio(weights.x * square(offset.x) + weights.y * square(offset.y), squared_length(pair.hull()));
-    return 1 - iou(pair) + distance + 0.5 * shape_term(pair, 4, weights);
+    return 1 - iou(pair) + distance + 0.5 * shape_term(pair, weights, [](const auto& a) INLINE_LAMBDA { return square(square(a)); });
 }
 
 // Liu 2024, Neural Networks 170, 276-284
@@ -148,7 +150,6 @@ INLINE auto nwd_cost(const P& pair, Parameters p) {
     return saturation(chain(distance.v / ruler, 1 / ruler, distance));
 }
 
-// Zheng 2022, arXiv:2104.00462
 // The length of a vector; no square can underflow beside a large hull.
 template <class T, unsigned A, unsigned B>
 INLINE auto norm(const Vector<Dual<T, A>, Dual<T, B>>& a) {
@@ -156,6 +157,7 @@ INLINE auto norm(const Vector<Dual<T, A>, Dual<T, B>>& a) {
     const auto r = root(squared_length(vector(chain(a.x.v * scale, scale, a.x), chain(a.y.v * scale, scale, a.y))));
     return chain(r.v / scale, 1 / scale, r);
 }
+// Zheng 2022, arXiv:2104.00462
 template <class P>
 INLINE auto sca_cost(const P& pair, Parameters p) {
     using T = typename P::Scalar;

@@ -60,20 +60,6 @@ struct Box {
     }
 };
 
-// A box of corners that were computed, each with its partials.
-template <class T, class Low, class High>
-struct DerivedBox {
-    Low low_;
-    High high_;
-
-    INLINE auto low() const { return low_; }
-    INLINE auto high() const { return high_; }
-    INLINE auto size() const { return vector(extent(high_.x - low_.x), extent(high_.y - low_.y)); }
-    INLINE auto area(T scale) const { return ::area(size() * scale); }
-};
-template <class T, class Low, class High>
-INLINE DerivedBox<T, Low, High> derived_box(const Low& low, const High& high) { return {low, high}; }
-
 // A box of a matrix: what depends on it alone was computed once.
 template <class T, bool Scaled>
 struct KnownBox : Box<T, 0> {
@@ -165,17 +151,6 @@ struct Pair {
         const auto a = box1.low(), b = box1.high();
         const auto c = box2.low(), d = box2.high();
         return T(int(a.x.v == c.x.v) & int(a.y.v == c.y.v) & int(b.x.v == d.x.v) & int(b.y.v == d.y.v));
-    }
-
-    // The pair in which the first box has this share of its way to the second left.
-    INLINE auto interpolated(const Plain<T>& rest) const {
-        const auto zero = constant(T(0));
-        const auto size = vector(box2.high().x - box2.low().x, box2.high().y - box2.low().y);
-        const auto first = derived_box<T>(
-            vector(rest * (box1.low().x - box2.low().x), rest * (box1.low().y - box2.low().y)),
-            vector(size.x + rest * (box1.high().x - box2.high().x), size.y + rest * (box1.high().y - box2.high().y)));
-        const auto second = derived_box<T>(vector(zero, zero), size);
-        return Pair<T, decltype(first), decltype(second), Scaled>(first, second, eps, scale);
     }
 
     // What measures an area, a length or a number, and the user's eps, which is scaled like it.
