@@ -181,14 +181,14 @@ class PairedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
         pred, target, gradient = ctx.saved_tensors
+        call: Call = ctx.call
         if torch.is_grad_enabled():  # create_graph: the gradient itself is to be differentiated
-            call: Call = ctx.call
             loss = call.formula(Pair(*corners_of(pred, target, *call.formats), call.eps), **call.parameters)
             if call.factor is not None:
                 loss = loss.sum() * call.factor
             (gradient,) = torch.autograd.grad(loss, pred, grad, create_graph=True)
             return gradient, None, None
-        return grad.unsqueeze(-1) * gradient, None, None
+        return (grad.unsqueeze(-1) if call.factor is None else grad) * gradient, None, None
 
 
 def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
