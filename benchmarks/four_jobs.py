@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import torch
 from contenders import boxes, engine_off, has_engine
-from jobs import Plan, Record, Table
+from jobs import Plan, Record, Table, records_of
 from measure import Call, Contender, Stopwatch, peak_resident
 from torch import Tensor
 from torchvision import ops
@@ -127,12 +124,10 @@ def matching_memory_job(plan: Plan) -> Table | None:
     """Peak memory of the best match, in a process of its own, whose memory nothing else has touched."""
     if plan.device == "cuda" or sys.platform != "linux":
         return None
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}  # what is freed is gone at once
-    command = [sys.executable, str(Path(__file__)), "--memory", "--threads", str(plan.threads)]
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
+    records = records_of(__file__, "--memory", "--threads", str(plan.threads))
     note = "Rise of the peak while it is computed, its results included."
     rows, columns = MATCHED[0]
-    return Table(f"Peak memory of the best match, {rows:,} x {columns:,}", json.loads(output), note)
+    return Table(f"Peak memory of the best match, {rows:,} x {columns:,}", records, note)
 
 
 def memory_records() -> list[Record]:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -114,14 +113,21 @@ def memory_job(plan: Plan) -> Table | None:
     if plan.device == "cuda":
         records = memory_records(plan.device)
     elif sys.platform == "linux":
-        environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}  # what is freed is gone at once
-        command = [sys.executable, str(Path(__file__)), str(plan.threads)]
-        output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
-        records = json.loads(output)
+        records = records_of(__file__, str(plan.threads))
     else:
         return None
     note = "Rise of the peak while the matrix is computed, the matrix included, per byte of the matrix."
     return Table(f"Peak memory, {MEMORY_SHAPE[0]:,} x {MEMORY_SHAPE[1]:,}", records, note)
+
+
+def records_of(script: str, *arguments: str) -> list[Record]:
+    """Let a new process measure its memory, and read what it prints."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}  # what is freed is gone at once
+    command = [sys.executable, script, *arguments]
+    records: list[Record] = json.loads(
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
+    )
+    return records
 
 
 def memory_records(device: str) -> list[Record]:

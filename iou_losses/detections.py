@@ -14,7 +14,7 @@ from iou_losses.boxes import FORMATS, SIZED, Pair, corners_of
 from iou_losses.core import one_of, prepare
 from iou_losses.elementary import area, extent
 from iou_losses.matching import IGNORED, NEGATIVE
-from iou_losses.metric import Metric, in_one_format, similarities
+from iou_losses.metric import Metric, by_score, in_one_format, similarities
 from iou_losses.pairwise import box_iou
 from iou_losses.scoring import COCO_THRESHOLDS
 
@@ -64,9 +64,9 @@ def label_detections(
 
     Args:
         pred_boxes: shape (N, 4), floating or integer; compared in float64.
-        scores: shape (N,). NaN ranks below everything else.
+        scores: shape (N,). NaN counts as -infinity.
         true_boxes: shape (M, 4).
-        thresholds: a number, or several such as `COCO_THRESHOLDS`.
+        thresholds: a number, or several such as `COCO_THRESHOLDS`, in float64: float32's 0.6 is above 0.6.
         pred_labels, true_labels: integers, shapes (N,) and (M,): a detection finds objects of its class.
         ignore: bool, shape (M,): objects that count neither as found nor as missed (VOC's
             "difficult"). What finds one counts neither way.
@@ -105,18 +105,17 @@ def label_detections(
                 [-1,  0]])
     """
     second_best = one_of("rule", rule, RULES)
-    levels = torch.as_tensor(thresholds, dtype=torch.float64)
+    levels = torch.as_tensor(thresholds, dtype=torch.float64, device="cpu")
     if levels.dim() > 1:
         raise ValueError(f"thresholds must be a number or a sequence of numbers, got shape {tuple(levels.shape)}")
     preds, truths, formats = _on_cpu(pred_boxes, true_boxes, fmt)
     classes = _classes(pred_labels, true_labels, len(preds), len(truths))
     crowd = _flags("crowd", crowd, len(truths))
     ignored = _flags("ignore", ignore, len(truths)) | crowd
-    similarity = similarities(metric, *in_one_format(preds, truths, formats)).double()
+    similarity = similarities(metric, *in_one_format(preds, truths, formats)).to(torch.float64, copy=True)
     similarity[:, crowd] = share_inside(preds, truths[crowd], formats)
     similarity.masked_fill_(classes[0][:, None] != classes[1], -math.inf)
-    order = _vector("scores", scores, len(preds)).double().nan_to_num(-math.inf, math.inf, -math.inf)
-    order = order.argsort(descending=True, stable=True)
+    order = by_score(_vector("scores", scores, len(preds)))
     ranked = order.tolist() if max_detections is None else first_of_each(classes[0], order, max_detections)
     unmatched = torch.full((len(preds),), IGNORED)
     unmatched[ranked] = NEGATIVE

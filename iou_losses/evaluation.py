@@ -113,7 +113,7 @@ class AveragePrecision:
 
     def __init__(
         self,
-        thresholds: float | Sequence[float] = COCO_THRESHOLDS,
+        thresholds: float | Sequence[float] | Tensor = COCO_THRESHOLDS,
         *,
         interpolation: str = "coco",
         areas: Mapping[str, tuple[float, float]] = COCO_AREAS,
@@ -122,7 +122,9 @@ class AveragePrecision:
         fmt: str = "xyxy",
     ) -> None:
         one_of("interpolation", interpolation, INTERPOLATIONS)
-        self.thresholds = (thresholds,) if isinstance(thresholds, (int, float)) else tuple(thresholds)
+        self.thresholds: tuple[float, ...] = tuple(
+            torch.as_tensor(thresholds, dtype=torch.float64).reshape(-1).tolist()
+        )
         if not self.thresholds or not areas:
             raise ValueError(f"there must be a threshold and a range of area, got {thresholds!r} and {areas!r}")
         self.interpolation, self.areas, self.metric, self.fmt = interpolation, dict(areas), metric, fmt
@@ -151,6 +153,7 @@ class AveragePrecision:
 
         Raises:
             TypeError, ValueError: as `label_detections`; ValueError for lists of different lengths and missing keys.
+                None of the images is taken in then.
         """
         if len(predictions) != len(targets):
             raise ValueError(f"there must be a target for each prediction, got {len(predictions)} and {len(targets)}")
@@ -161,9 +164,14 @@ class AveragePrecision:
             for image in images:
                 if missing := [key for key in keys if key not in image]:
                     raise ValueError(f"a {name} must have {', '.join(keys)}; {', '.join(missing)} is missing")
-        return [self._update(prediction, target) for prediction, target in zip(predictions, targets, strict=True)]
+        pairs = zip(predictions, targets, strict=True)
+        labelled = [self._labelled(prediction, target) for prediction, target in pairs]
+        self._seen += [seen for _, seen in labelled]  # of all images or, after an error, of none
+        return [labels for labels, _ in labelled]
 
-    def _update(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> DetectionLabels:
+    def _labelled(
+        self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor]
+    ) -> tuple[DetectionLabels, _Seen]:
         ignore, crowd = (None if flags is None else flags.bool() for flags in map(target.get, ("ignore", "iscrowd")))
         labels = [
             label_detections(
@@ -188,8 +196,7 @@ class AveragePrecision:
         outcomes = (matches > NEGATIVE).to(torch.int8) - (matches == IGNORED).to(torch.int8)
         counted = torch.stack([each.found_by[0] != IGNORED for each in labels])
         scores, *classes = (t.detach().cpu() for t in (prediction["scores"], prediction["labels"], target["labels"]))
-        self._seen.append(_Seen(scores.double(), classes[0].long(), outcomes, classes[1].long(), counted))
-        return labels[0]
+        return labels[0], _Seen(scores.double(), classes[0].long(), outcomes, classes[1].long(), counted)
 
     def compute(self) -> PrecisionTable:
         """Give the table of average precisions of the images so far.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -213,14 +214,16 @@ def match_boxes(
     true_boxes, boxes, fmt = in_one_format(true_boxes, boxes, formats)
     leading = torch.broadcast_shapes(true_boxes.shape[:-2], boxes.shape[:-2])  # type: ignore[no-untyped-call]
     check_mask(mask, torch.Size((*leading, true_boxes.shape[-2])))
-    best = None
-    if force_best:
-        best = best_match(true_boxes, boxes, metric, fmt=fmt).values
-        best = best if mask is None else best.masked_fill(~mask, -math.inf)
     width = max(1, PAIRS // max(1, math.prod(leading) * true_boxes.shape[-2]))
     blocks = boxes.split(width, -2)  # type: ignore[no-untyped-call]
-    tiles = (without_nan(similarities(metric, true_boxes, block, fmt), mask) for block in blocks)
-    return _joined(((_labelled(tile, best, high, low, floor),) for tile in tiles), boxes.shape[-2])[0]
+
+    def tiles() -> Iterator[Tensor]:
+        return (without_nan(similarities(metric, true_boxes, block, fmt), mask) for block in blocks)
+
+    # The same tiles twice: what a similarity is rounded to may depend on its place in a tile, and an object's best is
+    # looked for by equality.
+    best = reduce(torch.maximum, (tile.amax(-1) for tile in tiles())) if force_best and boxes.shape[-2] else None
+    return _joined(((_labelled(tile, best, high, low, floor),) for tile in tiles()), boxes.shape[-2])[0]
 
 
 def _labelled(similarity: Tensor, best: Tensor | None, high: float, low: float, floor: float) -> Tensor:

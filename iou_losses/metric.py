@@ -67,6 +67,11 @@ def similarities(metric: Metric, boxes1: Tensor, boxes2: Tensor, fmt: str) -> Te
     return result
 
 
+def by_score(scores: Tensor) -> Tensor:
+    """Return the order of descending scores, of equals the first; NaN counts as -infinity."""
+    return scores.nan_to_num(-math.inf, math.inf, -math.inf).argsort(descending=True, stable=True)
+
+
 def without_nan(similarity: Tensor, mask: Tensor | None = None) -> Tensor:
     """Put -infinity for NaN and for the rows outside the mask: what is never the greatest."""
     absent = similarity.isnan()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from iou_losses.core import one_of
+from iou_losses.metric import by_score
 
 # The number of recall levels from 0 to 1, None for the area under the curve.
 INTERPOLATIONS: dict[str, int | None] = {"coco": 101, "voc07": 11, "voc": None}
@@ -21,7 +22,7 @@ def precision_recall(
 
     Args:
         scores: shape (N,), of the detections of a whole data set. Of equals the first counts first; NaN
-            ranks below everything else.
+            counts as -infinity.
         correct: bool, shape (..., N): which are true positives, for each threshold for example.
         positives: the number of objects there are to find: a number, or a tensor of shape (...).
         ignored: bool, shape (..., N): which count neither way; they repeat the point before them.
@@ -52,7 +53,7 @@ def precision_recall(
                 f"scores must have the shape (N,), correct and ignored (..., N), got {tuple(scores.shape)}, "
                 f"{tuple(correct.shape)} and {tuple(ignored.shape)}"
             )
-    order = scores.nan_to_num(-math.inf, math.inf, -math.inf).argsort(descending=True, stable=True)
+    order = by_score(scores)
     counted = (~ignored)[..., order].double()
     right = (counted * correct[..., order]).cumsum(-1)
     positives = torch.as_tensor(positives, dtype=torch.float64, device=scores.device)
@@ -87,9 +88,10 @@ def average_precision(precision: Tensor, recall: Tensor, interpolation: str = "c
         [0.4225, 0.4546, 0.4167]
     """
     points = one_of("interpolation", interpolation, INTERPOLATIONS)
-    if precision.shape != recall.shape:
+    if precision.shape != recall.shape or not precision.dim():
         raise ValueError(
-            f"precision and recall must have the same shape, got {tuple(precision.shape)} and {tuple(recall.shape)}"
+            "precision and recall must have the same shape (..., N), "
+            f"got {tuple(precision.shape)} and {tuple(recall.shape)}"
         )
     if not precision.shape[-1]:
         return precision.new_zeros(precision.shape[:-1])

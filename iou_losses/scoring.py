@@ -17,11 +17,14 @@ def is_correct(iou: Tensor, threshold: float | Sequence[float] | Tensor = 0.5) -
     """Tell which IoUs reach the threshold; an IoU of exactly the threshold does.
 
     Args:
-        iou: similarities of any shape.
+        iou: similarities of any shape, floating.
         threshold: a number, or numbers that broadcast against `iou`.
 
     Returns:
         bool, of the broadcast shape. NaN is not correct.
+
+    Raises:
+        TypeError: for similarities that are not a floating tensor.
 
     Example:
         >>> import torch
@@ -29,6 +32,8 @@ def is_correct(iou: Tensor, threshold: float | Sequence[float] | Tensor = 0.5) -
         >>> is_correct(torch.tensor([0.5, 0.6, 0.25]))
         tensor([ True,  True, False])
     """
+    if not isinstance(iou, Tensor) or not iou.is_floating_point():
+        raise TypeError(f"iou must be a floating tensor, got {getattr(iou, 'dtype', type(iou).__name__)}")
     # In the dtype of the IoU: float32's 0.7 lies below float64's and would miss its own threshold.
     return iou >= torch.as_tensor(threshold, dtype=iou.dtype, device=iou.device)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from iou_losses.core import check_range, compute_dtype, one_of, plain_boxes
-from iou_losses.metric import PAIRS, Metric, similarities
+from iou_losses.metric import PAIRS, Metric, by_score, similarities
 from iou_losses.native import jobs
 from iou_losses.pairwise import box_iou
 
@@ -34,7 +34,7 @@ def nms(
 
     Args:
         boxes: shape (N, 4), floating (also float16 on a CPU) or integer.
-        scores: shape (N,), floating or integer. NaN ranks below everything else.
+        scores: shape (N,), floating or integer. NaN counts as -infinity.
         threshold: a finite number; DIoU and GIoU may be compared with one below 0.
         metric: a function `(boxes1, boxes2, fmt=)` to similarities (N, M).
         labels: integers, shape (N,): boxes of different classes do not see each other.
@@ -63,7 +63,7 @@ def nms(
     boxes, fmt = _checked(boxes, scores, labels, fmt)
     if not math.isfinite(threshold):
         raise ValueError(f"threshold must be a finite number, got {threshold!r}")
-    order = _by_score(scores)
+    order = by_score(scores)
     boxes = boxes.index_select(0, order)
     labels = labels if labels is None else labels.index_select(0, order)
     kernel = jobs.kernel("suppress", metric, boxes, boxes)
@@ -166,13 +166,6 @@ def _checked(boxes: Tensor, scores: Tensor, labels: Tensor | None, fmt: str) -> 
     return boxes.to(compute_dtype(boxes.dtype, boxes.dtype)), fmt
 
 
-def _by_score(scores: Tensor) -> Tensor:
-    """Return the order of descending scores, stable, NaN last."""
-    if scores.is_floating_point():
-        scores = scores.masked_fill(scores.isnan(), -math.inf)
-    return scores.argsort(descending=True, stable=True)
-
-
 def _grouped(labels: Tensor | None, count: int) -> tuple[Tensor | None, Tensor]:
     """Return the order that puts boxes of one class together, None for the order they are in, and the class sizes."""
     if labels is None or not count:
@@ -219,9 +212,9 @@ def _faded_one_by_one(
     """Give the boxes in the order they are picked, and their scores then."""
     gaussian, sigma, threshold = fading
     least = float(torch.tensor(min_score, dtype=scores.dtype))
-    scores = scores.masked_fill(scores.isnan(), -math.inf)
     picks, picked = [], []
     for _ in range(len(boxes)):
+        scores = scores.nan_to_num(-math.inf, math.inf, -math.inf)  # NaN, also of an infinite score that fades
         pick = int(scores.argmax())
         score = float(scores[pick])
         if score < least:
@@ -233,6 +226,6 @@ def _faded_one_by_one(
         factor = (-s.square() / sigma).exp().where(s > 0, 1.0) if gaussian else (1 - s).where(s >= threshold, 1.0)
         if labels is not None:
             factor = factor.where(labels == labels[pick], 1.0)
-        scores = (scores * factor).where(scores > -math.inf, -math.inf)
+        scores = scores * factor
     indices = torch.tensor(picks, dtype=torch.int64, device=boxes.device)
     return indices, torch.tensor(picked, dtype=scores.dtype, device=boxes.device)

@@ -291,6 +291,34 @@ def test_the_table_says_what_it_does_not_have():
     assert math.isnan(ours(*data_set(0, side=1.0)).mean(area="large"))
 
 
+def test_a_data_set_without_boxes_has_an_empty_table():
+    nothing = image([]), image([], scores=[])
+    table = ours(nothing[1:], nothing[:1])
+    assert table.precision.shape == (4, 10, 0)
+    assert table.classes == ()
+    assert math.isnan(table.mean())
+
+
+@pytest.mark.parametrize("as_type", [list, torch.DoubleTensor, np.array], ids=lambda t: t.__name__)
+def test_thresholds_may_come_in_any_form(as_type):
+    predictions, targets = data_set(0)
+    table = ours(predictions, targets, thresholds=as_type([0.3, 0.6]))
+    assert table.thresholds == (0.3, 0.6)
+    assert {type(threshold) for threshold in table.thresholds} == {float}
+    assert_same(table, ours(predictions, targets, thresholds=(0.3, 0.6)))
+    one = ours(predictions, targets, thresholds=as_type([0.3, 0.6])[0])
+    assert one.mean() == pytest.approx(table.mean(0.3))
+
+
+def test_an_update_that_fails_takes_in_no_image():
+    predictions, targets = data_set(0, images=3)
+    evaluation = AveragePrecision()
+    with pytest.raises(ValueError, match="scores must have the shape"):
+        evaluation.update([*predictions, {**predictions[0], "scores": torch.zeros(99)}], [*targets, targets[0]])
+    evaluation.update(predictions, targets)
+    assert_same(evaluation.compute(), ours(predictions, targets))
+
+
 def test_areas_and_thresholds_are_the_callers():
     predictions, targets = data_set(0)
     table = ours(predictions, targets, thresholds=(0.3, 0.6), areas={"thumbnails": (0, 500), "all": (0, math.inf)})
@@ -372,6 +400,8 @@ def test_wrong_arguments_of_curves_say_what_is_allowed():
         precision_recall(torch.zeros(2), torch.zeros(3, dtype=torch.bool), 2)
     with pytest.raises(ValueError, match=r"\(3,\) and \(2,\)"):
         average_precision(torch.zeros(3), torch.zeros(2))
+    with pytest.raises(ValueError, match=r"\(\.\.\., N\), got \(\) and \(\)"):
+        average_precision(torch.tensor(1.0), torch.tensor(1.0))
     with pytest.raises(ValueError, match="'coco', 'voc07', 'voc'"):
         average_precision(torch.zeros(3), torch.zeros(3), "area")
 
@@ -469,6 +499,14 @@ def test_only_the_first_detections_of_a_class_count():
     assert label_detections(found, scores, TRUTH, 0.99, max_detections=2).matches.tolist() == [-2, -1, -1, -2]
     classes = {"pred_labels": torch.tensor([0, 1, 0, 0]), "true_labels": torch.tensor([0])}
     assert label_detections(found, scores, TRUTH, 0.5, max_detections=1, **classes).matches.tolist() == [-2, -1, 0, -2]
+
+
+def test_what_the_metric_gives_is_not_written_to():
+    matrix = torch.tensor([[0.9, 0.6], [0.7, 0.8]], dtype=torch.float64)
+    before, boxes, labels = matrix.clone(), torch.rand(2, 4), torch.tensor([0, 1])
+    options = {"pred_labels": labels, "true_labels": labels, "crowd": torch.tensor([False, True])}
+    label_detections(boxes, torch.ones(2), boxes, 0.5, metric=lambda *both, fmt: matrix, **options)
+    assert torch.equal(matrix, before)
 
 
 def test_nan_finds_nothing_and_ranks_last():

@@ -347,6 +347,18 @@ def test_match_boxes_is_match_of_the_matrix(similarity, make, engine):
         assert torch.equal(match_boxes(objects, candidates, metric=similarity, **options), expected)
 
 
+def test_match_boxes_forces_though_rounding_depends_on_the_place_in_a_tile(small_tiles):
+    """As it does in torch, whose vectorised functions leave the last elements of a row to scalar ones."""
+
+    def metric(boxes1, boxes2, fmt):
+        return box_iou(boxes1, boxes2, fmt) * (1 - 1e-6 * torch.arange(len(boxes2)))
+
+    objects = torch.arange(5.0)[:, None] * 100 + torch.tensor([0.0, 0, 50, 50])
+    candidates = objects.repeat_interleave(40, 0) + boxes(200, span=8)[:, :2].repeat(1, 2)
+    labels = match_boxes(objects, candidates, high=1.0, low=0.3, metric=metric)
+    assert labels.reshape(5, 40).amax(1).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_match_boxes_takes_padded_batches(small_tiles):
     objects, candidates = boxes(20).reshape(4, 5, 4), boxes(50, 1)
     mask = torch.arange(5) < torch.tensor([[3], [0], [5], [1]])

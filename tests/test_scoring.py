@@ -47,6 +47,12 @@ def test_nan_is_not_correct():
     assert not is_correct(torch.tensor(float("nan")), 0.0).item()
 
 
+@pytest.mark.parametrize("iou", [torch.tensor([0, 1]), torch.tensor([True]), [0.7]], ids=["int", "bool", "list"])
+def test_a_similarity_must_be_floating_lest_the_threshold_be_cut_to_0(iou):
+    with pytest.raises(TypeError, match="iou must be a floating tensor, got"):
+        is_correct(iou, 0.5)
+
+
 def test_coco_averages_over_ten_thresholds():
     assert tuple(round(0.5 + 0.05 * i, 2) for i in range(10)) == COCO_THRESHOLDS
 

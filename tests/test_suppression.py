@@ -1,6 +1,7 @@
 """Suppression, hard and soft, against plain double loops and torchvision."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import pytest
@@ -11,6 +12,7 @@ from torchvision import ops, tv_tensors
 import iou_losses
 from iou_losses import (
     as_metric,
+    best_match,
     box_iou,
     complete_box_iou,
     distance_box_iou,
@@ -20,6 +22,7 @@ from iou_losses import (
     nwd_loss,
     soft_nms,
 )
+from iou_losses.native import jobs
 
 FOUR = (box_iou, generalized_box_iou, distance_box_iou, complete_box_iou)
 every_metric = pytest.mark.parametrize("similarity", FOUR, ids=lambda f: f.__name__)
@@ -200,10 +203,12 @@ def test_nan_boxes_suppress_nothing_and_are_kept():
     assert len(soft_nms(some, scores)[0]) == len(soft_nms(some[valid], scores[valid])[0]) + 1
 
 
-def test_nan_scores_rank_last():
+def test_nan_scores_count_as_minus_infinity():
     pair, scores = torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 6, 6]]), torch.tensor([math.nan, 0.1, math.nan])
     assert nms(pair, scores, 0.5).tolist() == [1, 2]
     assert soft_nms(pair, scores)[0].tolist() == [1]
+    apart = torch.arange(3.0)[:, None] * 10 + torch.tensor([0.0, 0, 1, 1])
+    assert nms(apart, torch.tensor([math.nan, -math.inf, 0]), 0.5).tolist() == [2, 0, 1]
 
 
 @every_method
@@ -220,6 +225,28 @@ def test_soft_nms_is_the_double_loop(method, similarity, dtype):
             assert found[0].tolist() == indices
             torch.testing.assert_close(found[1], torch.tensor(new_scores, dtype=dtype))
             assert len(indices) < 120 or min_score < 0.01
+
+
+@every_method
+def test_an_infinite_score_is_picked_once_and_fades_to_no_score(method):
+    boxes = torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 6, 6]])
+    indices, scores = soft_nms(boxes, torch.tensor([math.inf, math.inf, 0.5]), method=method)
+    assert indices.tolist() == ([0, 2] if method == "linear" else [0, 1, 2])  # infinity times 0 is no number
+    assert not scores.isnan().any()
+
+
+def test_calls_on_several_threads_do_not_meet():
+    """The engine releases the interpreter's lock."""
+    some, scores, labels = boxes(1_500), distinct_scores(1_500), classes(1_500)
+
+    def call(_=None):
+        kept = nms(some, scores, 0.5, labels=labels)
+        return kept, *soft_nms(some[kept], scores[kept]), *best_match(some, some[:300])
+
+    expected = call()
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(call, range(12)):
+            assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @every_method
@@ -299,6 +326,14 @@ def test_wrong_arguments_say_what_is_allowed(call):
         call(some, scores, fmt="yxyx")
     with pytest.raises(ValueError, match="metric must give"):
         call(some, scores, metric=lambda a, b, fmt: a)
+
+
+@pytest.mark.parametrize("counts", [[3, 3], [5, -1], [4], [[2, 3]]], ids=str)
+def test_the_engine_is_never_handed_groups_of_another_size(counts):
+    if (kernel := jobs.kernel("suppress", box_iou, boxes(5), boxes(5))) is None:
+        pytest.skip("without the engine")
+    with pytest.raises(ValueError, match=r"groups of boxes \(5, 4\), got"):
+        jobs.suppress(kernel, boxes(5), torch.tensor(counts), "xyxy", 0.5)
 
 
 def test_wrong_numbers_say_what_is_allowed():

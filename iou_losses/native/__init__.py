@@ -148,8 +148,9 @@ class Call(NamedTuple):
         """Return the loss, and its gradient by pred where wanted."""
         pred, target = readable(pred), readable(target)
         per_box = self.factor is None
-        loss = torch.empty(pred.shape[:-1] if per_box else (), dtype=pred.dtype)
-        gradient = torch.empty(pred.shape, dtype=pred.dtype) if with_gradient else None
+        # Beside the boxes: torch.empty would follow the user's default device, which the library cannot write to.
+        loss = pred.new_empty(pred.shape[:-1] if per_box else ())
+        gradient = pred.new_empty(pred.shape) if with_gradient else None
         rows = pred.numel() // 4
         self.kernel(
             rows,
@@ -205,7 +206,7 @@ def matrix(kernel: Kernel, boxes1: Tensor, boxes2: Tensor, formats: tuple[str, s
         leading = torch.broadcast_shapes(leading, boxes2.shape[:-2])  # type: ignore[no-untyped-call]
         boxes1, boxes2 = boxes1.expand(*leading, rows, 4), boxes2.expand(*leading, columns, 4)
     boxes1, boxes2 = readable(boxes1), readable(boxes2)
-    result = torch.empty(*leading, rows, columns, dtype=boxes1.dtype)
+    result = boxes1.new_empty(*leading, rows, columns)
     kernel(
         math.prod(leading),
         rows,

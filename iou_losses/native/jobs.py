@@ -55,8 +55,8 @@ def best(
     rows, columns = boxes1.shape[-2], boxes2.shape[-2]
     boxes1 = native.readable(boxes1.expand(*leading, rows, 4))
     boxes2 = native.readable(boxes2.expand(*leading, columns, 4))
-    values = torch.empty(*leading, rows, dtype=boxes1.dtype)
-    indices = torch.empty(*leading, rows, dtype=torch.int64)
+    values = boxes1.new_empty(*leading, rows)
+    indices = boxes1.new_empty(*leading, rows, dtype=torch.int64)
     kernel(
         math.prod(leading),
         rows,
@@ -75,7 +75,7 @@ def best(
 def suppress(kernel: Callable[..., None], boxes: Tensor, counts: Tensor, fmt: str, threshold: float) -> Tensor:
     """Tell which boxes are kept. `counts` are the sizes of the groups, whose boxes are in order of their scores."""
     boxes, counts = _grouped(boxes, counts)
-    keep = torch.empty(len(boxes), dtype=torch.bool)
+    keep = boxes.new_empty(len(boxes), dtype=torch.bool)
     groups = (len(counts), counts.data_ptr(), boxes.data_ptr(), native.FORMAT_CODES[fmt])
     kernel(*groups, threshold, keep.data_ptr())
     return keep
@@ -95,10 +95,10 @@ def soft_suppress(
     `fading` says whether it is Gaussian, its sigma and its threshold.
     """
     boxes, counts = _grouped(boxes, counts)
-    scores = scores.to(boxes.dtype, copy=True).contiguous()  # the library uses them up
     if scores.shape != boxes.shape[:1]:
         raise ValueError(f"scores must have the shape {tuple(boxes.shape[:1])}, got {tuple(scores.shape)}")
-    order = torch.empty(len(boxes), dtype=torch.int64)
+    scores = _memory_of(scores, boxes.dtype)  # the library uses them up
+    order = boxes.new_empty(len(boxes), dtype=torch.int64)
     picked = torch.empty_like(scores)
     picks = ctypes.c_int64(0)
     groups = (len(counts), counts.data_ptr(), boxes.data_ptr(), native.FORMAT_CODES[fmt])
@@ -109,7 +109,12 @@ def soft_suppress(
 
 def _grouped(boxes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return both as the library reads them; it trusts the counts."""
-    counts = counts.to(torch.int64).contiguous()
+    counts = _memory_of(counts, torch.int64)
     if counts.dim() != 1 or bool((counts < 0).any()) or boxes.shape != (int(counts.sum()), 4):
         raise ValueError(f"counts must be the sizes of groups of boxes {tuple(boxes.shape)}, got {counts.tolist()}")
     return native.readable(boxes), counts
+
+
+def _memory_of(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Copy to memory of our own: nobody has checked that these are plain CPU tensors, as boxes are."""
+    return torch.empty(values.shape, dtype=dtype, device="cpu").copy_(values)

@@ -1,16 +1,23 @@
-"""What the tests of all integrations share: no network, and a way to take a library away."""
+"""What the tests of all integrations share: one thread, no network, and a way to take a library away."""
 
+import atexit
 import importlib
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+
+# Read when the libraries are imported, torch among them, and by the processes that tests start.
+os.environ.update(OMP_NUM_THREADS="1", YOLO_OFFLINE="true", HF_HUB_OFFLINE="1")
+if "YOLO_CONFIG_DIR" not in os.environ:  # ultralytics' settings, in place of the user's
+    os.environ["YOLO_CONFIG_DIR"] = tempfile.mkdtemp(prefix="iou_losses_")
+    atexit.register(shutil.rmtree, os.environ["YOLO_CONFIG_DIR"], ignore_errors=True)
+
 import torch
 
-os.environ["YOLO_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "true"  # read when the libraries are imported
-os.environ.setdefault("YOLO_CONFIG_DIR", str(Path(tempfile.gettempdir()) / "iou_losses_ultralytics"))
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))  # the digit scenes
 
