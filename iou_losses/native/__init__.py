@@ -199,13 +199,19 @@ def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
     return call.run(pred, target, with_gradient=False)[0]
 
 
+def side_by_side(boxes1: Tensor, boxes2: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two sets of boxes with the same leading dimensions, laid out as the library reads them."""
+    if boxes1.shape[:-2] != boxes2.shape[:-2]:
+        leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
+        boxes1, boxes2 = (boxes.expand(*leading, *boxes.shape[-2:]) for boxes in (boxes1, boxes2))
+    return readable(boxes1), readable(boxes2)
+
+
 def matrix(kernel: Kernel, boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]) -> Tensor:
     """Give the similarity of every box with every other; allocates the result and nothing else of its size."""
-    leading, rows, columns = boxes1.shape[:-2], boxes1.shape[-2], boxes2.shape[-2]
-    if leading != boxes2.shape[:-2]:
-        leading = torch.broadcast_shapes(leading, boxes2.shape[:-2])  # type: ignore[no-untyped-call]
-        boxes1, boxes2 = boxes1.expand(*leading, rows, 4), boxes2.expand(*leading, columns, 4)
-    boxes1, boxes2 = readable(boxes1), readable(boxes2)
+    boxes1, boxes2 = side_by_side(boxes1, boxes2)
+    *leading, rows, _ = boxes1.shape
+    columns = boxes2.shape[-2]
     result = boxes1.new_empty(*leading, rows, columns)
     kernel(
         math.prod(leading),

@@ -51,10 +51,9 @@ def best(
     kernel: Callable[..., None], boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]
 ) -> tuple[Tensor, Tensor]:
     """Give the greatest similarity of each of `boxes1` to one of `boxes2`, and which it is."""
-    leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
-    rows, columns = boxes1.shape[-2], boxes2.shape[-2]
-    boxes1 = native.readable(boxes1.expand(*leading, rows, 4))
-    boxes2 = native.readable(boxes2.expand(*leading, columns, 4))
+    boxes1, boxes2 = native.side_by_side(boxes1, boxes2)
+    *leading, rows, _ = boxes1.shape
+    columns = boxes2.shape[-2]
     values = boxes1.new_empty(*leading, rows)
     indices = boxes1.new_empty(*leading, rows, dtype=torch.int64)
     kernel(

@@ -11,31 +11,6 @@ using Step = typename std::conditional<sizeof(T) == 4, std::int32_t, std::int64_
 
 constexpr Index FEW = 16;  // rows that would leave most lanes idle
 
-// The similarity of box i of one block with box j of another.
-template <bool Scaled, bool Relative, class T, class F>
-INLINE T similarity(F formula, const Known<T>& first, Index i, const Known<T>& second, Index j) {
-    using KnownT = KnownBox<T, Scaled>;
-    KnownT box1 = first.template box<Scaled>(i);
-    if constexpr (Relative) {
-        const T x = first.position[0][i] - second.position[0][j], y = first.position[1][i] - second.position[1][j];
-        box1.corner[0] += x, box1.corner[1] += y, box1.corner[2] += x, box1.corner[3] += y;
-        // The size of the corners as rounded, lest the overlap exceed it.
-        const auto size = static_cast<const Box<T, 0>&>(box1).size();
-        box1.w = size.x.v, box1.h = size.y.v;
-    }
-    return formula(Pair<T, KnownT, KnownT, Scaled>(box1, second.template box<Scaled>(j), T(0))).v;
-}
-
-// Calls f(scaled, relative), two constants, as the blocks require.
-template <class T, class G>
-INLINE void dispatch(bool relative, const Known<T>& first, const Known<T>& second, G f) {
-    using Yes = std::true_type;
-    using No = std::false_type;
-    if (relative) f(Yes{}, Yes{});
-    else if (first.ordinary && second.ordinary) f(No{}, No{});
-    else f(Yes{}, No{});
-}
-
 // The best columns of a block of rows so far. A column wins by being better, so the first of equals
 // stays and NaN never wins.
 template <class T>

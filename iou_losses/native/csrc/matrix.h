@@ -1,6 +1,8 @@
 // Every box with every other: similarity matrices without temporaries.
 #pragma once
 
+#include <type_traits>
+
 #include "rows.h"
 
 // Up to CHUNK boxes side by side, with what depends on each alone.
@@ -46,23 +48,37 @@ struct Known {
     }
 };
 
+// The similarity of box i of one block with box j of another.
+template <bool Scaled, bool Relative, class T, class F>
+INLINE T similarity(F formula, const Known<T>& first, Index i, const Known<T>& second, Index j) {
+    using KnownT = KnownBox<T, Scaled>;
+    KnownT box1 = first.template box<Scaled>(i);
+    if constexpr (Relative) {
+        const T x = first.position[0][i] - second.position[0][j], y = first.position[1][i] - second.position[1][j];
+        box1.corner[0] += x, box1.corner[1] += y, box1.corner[2] += x, box1.corner[3] += y;
+        // The size of the corners as rounded, lest the overlap exceed it.
+        const auto size = static_cast<const Box<T, 0>&>(box1).size();
+        box1.w = size.x.v, box1.h = size.y.v;
+    }
+    return formula(Pair<T, KnownT, KnownT, Scaled>(box1, second.template box<Scaled>(j), T(0))).v;
+}
+
+// Calls f(scaled, relative), two constants, as the blocks require.
+template <class T, class G>
+INLINE void dispatch(bool relative, const Known<T>& first, const Known<T>& second, G f) {
+    using Yes = std::true_type;
+    using No = std::false_type;
+    if (relative) f(Yes{}, Yes{});
+    else if (first.ordinary && second.ordinary) f(No{}, No{});
+    else f(Yes{}, No{});
+}
+
 template <bool Scaled, bool Relative, class T, class F>
 void matrix_row(F formula, const Known<T>& rows, Index i, const Known<T>& columns, Index count, T* result) {
-    using KnownT = KnownBox<T, Scaled>;
-    const KnownT row = rows.template box<Scaled>(i);
     T line[CHUNK];
     IVDEP
-    for (Index j = 0; j < (count + LANES - 1) / LANES * LANES; ++j) {
-        KnownT box1 = row;
-        if constexpr (Relative) {
-            const T x = rows.position[0][i] - columns.position[0][j], y = rows.position[1][i] - columns.position[1][j];
-            box1.corner[0] += x, box1.corner[1] += y, box1.corner[2] += x, box1.corner[3] += y;
-            // The size of the corners as rounded, lest the overlap exceed it.
-            const auto size = static_cast<const Box<T, 0>&>(box1).size();
-            box1.w = size.x.v, box1.h = size.y.v;
-        }
-        line[j] = formula(Pair<T, KnownT, KnownT, Scaled>(box1, columns.template box<Scaled>(j), T(0))).v;
-    }
+    for (Index j = 0; j < (count + LANES - 1) / LANES * LANES; ++j)
+        line[j] = similarity<Scaled, Relative>(formula, rows, i, columns, j);
     std::copy(line, line + count, result);
 }
 
@@ -87,12 +103,11 @@ void matrix_part(F formula, const MatrixCall<T>& call, Index begin, Index end) {
         for (Index left = 0; left < call.columns; left += CHUNK) {
             const Index count = std::min(CHUNK, call.columns - left);
             const Known<T> columns(f2, relative, call.boxes2 + 4 * (matrix * call.columns + left), count);
-            for (Index i = 0; i < stop - start; ++i) {
-                T* result = call.result + (start + i) * call.columns + left;
-                if (relative) matrix_row<true, true>(formula, rows, i, columns, count, result);
-                else if (rows.ordinary && columns.ordinary) matrix_row<false, false>(formula, rows, i, columns, count, result);
-                else matrix_row<true, false>(formula, rows, i, columns, count, result);
-            }
+            dispatch(relative, rows, columns, [&](auto scaled, auto moved) {
+                T* result = call.result + start * call.columns + left;
+                for (Index i = 0; i < stop - start; ++i, result += call.columns)
+                    matrix_row<scaled, moved>(formula, rows, i, columns, count, result);
+            });
         }
     }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -59,8 +60,14 @@ void split_rows(Index rows, Index work_per_row, int threads, F work) {
     const Index worth = rows * std::max<Index>(1, work_per_row) / THREAD_WORK;
     const Index parts = std::max<Index>(1, std::min<Index>(std::min<Index>(threads, rows), worth));
     std::vector<std::thread> others;
-    for (Index part = 1; part < parts; ++part)
-        others.emplace_back([=, &work] { work(part, rows * part / parts, rows * (part + 1) / parts); });
+    for (Index part = 1; part < parts; ++part) {
+        const auto run = [=, &work] { work(part, rows * part / parts, rows * (part + 1) / parts); };
+        try {
+            others.emplace_back(run);
+        } catch (const std::system_error&) {  // no thread is to be had
+            run();
+        }
+    }
     work(Index(0), Index(0), rows / parts);
     for (auto& other : others) other.join();
 }
