@@ -224,10 +224,10 @@ INLINE auto gcd_cost(const P& pair, Parameters) {
     const auto squares = sum([&](const auto& d, const auto& side) { return square(share(d, side)); });
     const T distance = root(0.5 * squares).v, rest = exponential(-distance);
     // What fades multiplies first: the slope of a share may overflow beside a large hull.
-    const T fading = rest == 0 || distance == 0 ? T(0) : rest / (2 * distance);
+    const T fading = quotient(constant(T(0.5) * rest), constant(distance)).v;
     const auto slope = sum([&](const auto& d, const auto& side) {
-        const T q = fading == 0 ? T(0) : share(d, side).v, inverse = share(constant(T(1)), side).v;
-        return chain(T(0), inverse, chain(T(0), fading * q, d, -fading * q * q, side));
+        const T q = share(d, side).v, inverse = share(constant(T(1)), side).v, p = fading == 0 ? T(0) : fading * q;
+        return chain(T(0), inverse, chain(T(0), p, d, fading == 0 ? T(0) : -p * q, side));
     });
     return chain(1 - rest, T(1), slope);
 }
