@@ -63,4 +63,4 @@ def reduce(loss: Tensor, reduction: str, weight: Tensor | None, avg_factor: floa
         nothing = avg_factor == 0  # where, not if: reading it would wait for the device
         return (total / avg_factor.masked_fill(nothing, 1)).masked_fill(nothing, 0)
     count = loss.numel() if avg_factor is None else avg_factor
-    return total / count if count else total * 0
+    return total / count if count != 0 else total * 0  # `if count` makes a graph of torch 2.6 for one number alone

@@ -4,8 +4,7 @@ import pytest
 import torch
 from cases import GOLDEN_PAIRS, every_case, every_loss, ordinary_pairs
 from checks import assert_gradients
-from torchvision.ops import box_convert
-from torchvision.tv_tensors import BoundingBoxes
+from optional import ops, tv_tensors
 
 PRED, TARGET = GOLDEN_PAIRS
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -90,7 +89,7 @@ def test_every_format_agrees_with_its_conversion_by_hand(case, fmt):
     close(case.loss(converted, other, fmt=fmt), case.loss(pred, target), 1e-10)
     close(case.build("none", fmt=fmt).eval()(converted, other), case.loss(pred, target), 1e-10)
     if fmt in ("xywh", "cxcywh"):
-        assert torch.allclose(converted, box_convert(pred, "xyxy", fmt))
+        assert torch.allclose(converted, ops.box_convert(pred, "xyxy", fmt))
     # The gradient is that of the numbers the user gave.
     leaf = pred.clone().requires_grad_()
     (expected,) = torch.autograd.grad(case.loss(convert(leaf), other, fmt=fmt).sum(), leaf)
@@ -110,13 +109,13 @@ def test_the_last_pixel_belongs_to_an_inclusive_box(case):
 def test_bounding_boxes_bring_their_own_formats_which_may_differ(case, first, second):
     pred, target = ordinary_pairs(50, 3)
     boxes = [
-        BoundingBoxes(FROM_XYXY[fmt.lower()](boxes), format=fmt, canvas_size=(900, 900))
+        tv_tensors.BoundingBoxes(FROM_XYXY[fmt.lower()](boxes), format=fmt, canvas_size=(900, 900))
         for fmt, boxes in ((first, pred), (second, target))
     ]
     value = case.loss(*boxes, fmt="ltrb")
     assert type(value) is torch.Tensor
     close(value, case.loss(pred, target), 1e-10)
-    assert type(boxes[0]) is BoundingBoxes
+    assert type(boxes[0]) is tv_tensors.BoundingBoxes
     close(case.loss(boxes[0], FROM_XYXY["xywh"](target), fmt="xywh"), case.loss(pred, target), 1e-10)
 
 
@@ -126,7 +125,7 @@ def test_formats_with_a_size_keep_the_digits_of_small_boxes(case, fmt):
     generator = torch.Generator().manual_seed(4)
     places = 0.5 + 1e-4 * torch.rand(2, 200, 2, generator=generator)
     pred, target = torch.cat([places, 1e-4 + 1e-4 * torch.rand(2, 200, 2, generator=generator)], -1)
-    corners = [box_convert(boxes.double(), fmt, "xyxy") for boxes in (pred, target)]
+    corners = [ops.box_convert(boxes.double(), fmt, "xyxy") for boxes in (pred, target)]
     close(case.loss(pred, target, fmt=fmt), case.exact(*corners), 1e-6)
     _, gradient = case.value_and_gradient(pred, target, fmt=fmt)
     _, expected = case.value_and_gradient(pred.double(), target.double(), fmt=fmt)

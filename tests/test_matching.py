@@ -11,8 +11,7 @@ from unittest import mock
 import pytest
 import torch
 from awkward import awkward_pairs
-from torchvision import tv_tensors
-from torchvision.models.detection._utils import Matcher
+from optional import matcher, tv_tensors
 
 import iou_losses
 from iou_losses import (
@@ -246,7 +245,7 @@ def test_wrong_arguments_of_best_match_say_what_is_allowed():
 
 
 def torchvision_match(similarity, high, low, force_best):
-    return Matcher(high, low, allow_low_quality_matches=force_best)(similarity)
+    return matcher.Matcher(high, low, allow_low_quality_matches=force_best)(similarity)
 
 
 @pytest.mark.parametrize("force_best", [True, False])

@@ -37,8 +37,8 @@ def test_the_engine_is_as_right_as_the_formula(case, dtype):
 def test_the_engine_serves_plain_tensors_in_one_step_of_the_graph():
     pred, target = ordinary_pairs(20, 2, torch.float32)
     for reduction in ("none", "mean", "sum"):
-        step = iou.loss(pred.requires_grad_(), target, reduction).grad_fn
-        before = [function.name() for function, _ in step.next_functions if function]
+        value = iou.loss(pred.requires_grad_(), target, reduction)
+        before = [function.name() for function, _ in value.grad_fn.next_functions if function]
         assert before == ["torch::autograd::AccumulateGrad"]
 
 
@@ -50,7 +50,7 @@ def test_a_matrix_allocates_its_result_and_nothing_else_of_its_size(case):
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
         matrix = case.matrix(pred, target)
     size = matrix.numel() * matrix.element_size()
-    allocated = [event.cpu_memory_usage for event in prof.events() if event.cpu_memory_usage > 0]
+    allocated = [event.self_cpu_memory_usage for event in prof.events() if event.self_cpu_memory_usage > 0]
     assert size <= sum(allocated) <= 1.1 * size
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from awkward import awkward_pairs
 from cases import GOLDEN_PAIRS, ciou, diou, every_matrix, giou, iou, ordinary_pairs, over
-from torchvision.tv_tensors import BoundingBoxes
+from optional import tv_tensors
 
 import iou_losses
 
@@ -142,7 +142,7 @@ def test_formats_and_dtypes_are_those_of_the_paired_loss(case):
     matrix = case.matrix(pred, target)
     assert torch.equal(case.matrix(*sized, fmt="xywh"), matrix)
     assert torch.equal(case.matrix(*sized, "xywh"), matrix)
-    boxes = BoundingBoxes(sized[0], format="XYWH", canvas_size=(9, 9))
+    boxes = tv_tensors.BoundingBoxes(sized[0], format="XYWH", canvas_size=(9, 9))
     assert torch.equal(case.matrix(boxes, target), matrix)
     assert type(case.matrix(boxes, target)) is torch.Tensor
     assert torch.equal(case.matrix(pred.int(), target.float()), matrix)

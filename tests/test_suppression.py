@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 import torch
 from awkward import awkward_pairs
-from torchvision import ops, tv_tensors
+from optional import ops, tv_tensors
 
 import iou_losses
 from iou_losses import (

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 from cases import ciou, diou, giou, iou, ordinary_pairs, over
-from torchvision import ops
+from optional import ops
 
 LOSSES = {giou: ops.generalized_box_iou_loss, diou: ops.distance_box_iou_loss, ciou: ops.complete_box_iou_loss}
 MATRICES = {

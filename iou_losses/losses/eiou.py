@@ -145,9 +145,9 @@ def focal_eiou_loss(
         if avg_factor is not None:
             raise ValueError("normalize=True divides by the sum of the weights; it cannot be used with avg_factor")
         if reduction == "mean":
-            with torch.no_grad():
-                focus = (1 - iou_loss(pred, target, eps=eps, fmt=fmt)).pow(gamma)
-                avg_factor = (focus if weight is None else weighted(focus, weight)).sum()
+            with torch.no_grad():  # and detached: no_grad does not stop tangents of the forward mode
+                focus = (1 - iou_loss(pred, target, eps=eps, fmt=fmt)).detach().pow(gamma)
+                avg_factor = (focus if weight is None else weighted(focus, weight.detach())).sum()
     return paired_loss(focal_eiou_cost, pred, target, reduction, eps, weight, avg_factor, fmt, gamma=gamma)
 
 

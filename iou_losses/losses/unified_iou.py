@@ -89,6 +89,6 @@ class UnifiedIoULoss(CombinedLoss):
         loss = self.base.compute(pred, target, "none", None, None, "cxcywh")
         if self.quality == "none":
             return loss
-        with torch.no_grad():
-            power = (1 - iou_loss(pred, target, eps=self.eps, fmt="cxcywh")).pow(self.gamma)
-        return loss * QUALITY_WEIGHTS[self.quality](power)
+        # Detached, not under no_grad, which does not stop tangents of the forward mode.
+        iou = 1 - iou_loss(pred.detach(), target.detach(), eps=self.eps, fmt="cxcywh")
+        return loss * QUALITY_WEIGHTS[self.quality](iou.pow(self.gamma))

@@ -228,7 +228,7 @@ class WIoULoss(BoxLoss):
     @torch.no_grad()
     def update(self, pred: Tensor, target: Tensor, weight: Tensor | None, fmt: str) -> None:
         """Move the running mean towards the mean L_IoU of the boxes that count."""
-        iou_cost = iou_loss(pred, target, eps=self.eps, fmt=fmt)
+        iou_cost = iou_loss(pred, target, eps=self.eps, fmt=fmt).detach()  # no_grad does not stop tangents
         if weight is not None:
             iou_cost = iou_cost.masked_fill(weighted(torch.ones_like(iou_cost), weight) == 0, math.nan)
         total, count = iou_cost.nansum(), (iou_cost >= 0).sum()  # NaN is not

@@ -1,0 +1,92 @@
+"""Values and gradients of whatever boxes Hypothesis thinks of, against exact arithmetic."""
+
+from fractions import Fraction
+
+import torch
+from awkward import awkward_pairs
+from cases import every_case, every_matrix
+from checks import assert_gradients, rounding_floor
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import Two
+
+import iou_losses
+
+from .errors import assert_within
+from .strategies import anything, coarse, held, held_across
+
+BY_DEFAULT = "engine" if iou_losses.native_isa() else "formula"
+LARGEST = torch.finfo(torch.float32).max / 16
+
+
+def representable(exact, pred, target):
+    """The pairs whose value float32 holds: one of MPDIoU grows with the boxes."""
+    rows = exact < LARGEST
+    return exact[rows], pred[rows], target[rows]
+
+
+@every_case
+@given(boxes=held)
+def test_every_value_is_within_8_ulp_of_exact_arithmetic_by_engine_and_formula(case, boxes):
+    exact, *boxes = representable(case.exact(*boxes), *boxes)
+    for dtype in (torch.float32, torch.float64) if len(exact) else ():
+        pred, target = (b.to(dtype) for b in boxes)
+        assert_within(case.loss(pred, target), exact, str(case), f"{BY_DEFAULT}, value alone", (pred, target))
+        assert_within(case.value_and_gradient(pred, target)[0], exact, str(case), BY_DEFAULT, (pred, target))
+        assert_within(case.value_and_gradients(pred, target)[0], exact, str(case), "formula", (pred, target))
+
+
+@every_case
+@given(boxes=anything)
+def test_every_gradient_of_the_engine_is_as_right_as_that_of_the_formula(case, boxes):
+    pred, target = (b.float() for b in boxes)
+    truth = case.truth(pred, target)
+    asked = truth.two.held(torch.float32) & (truth.by_pred.abs() < LARGEST).all(-1) & (truth.value < LARGEST)
+    _, by_engine = case.value_and_gradient(pred, target)
+    _, by_formula, _ = case.value_and_gradients(pred, target)
+    if not case.steep:
+        assert by_engine[truth.value < LARGEST].isfinite().all()
+        assert by_formula[truth.value < LARGEST].isfinite().all()
+    pairs, rounding = (pred, target, ["drawn"] * len(pred)), case.rounding(torch.float32)
+    floor = rounding_floor(truth.terms[0], torch.float32)
+    assert_gradients(by_formula, truth.by_pred, pairs, 1e-4, floor, asked, rounding)
+    floor = floor + (by_formula - truth.by_pred).abs().nan_to_num(0)
+    assert_gradients(by_engine, truth.by_pred, pairs, 1e-5, floor, asked, rounding)
+
+
+@every_matrix
+@given(boxes=held_across)
+def test_a_matrix_holds_the_paired_values_and_they_are_on_its_diagonal(case, boxes):
+    pred, target = (b.float() for b in boxes)
+    n = len(pred)
+    matrix = case.matrix(pred, target)
+    leaf = case.matrix(pred.clone().requires_grad_(), target).detach()  # which the engine does not serve
+    paired = 1 - case.loss(pred, target)
+    every = 1 - case.loss(pred.repeat_interleave(n, 0), target.repeat(n, 1)).view(n, n)
+    assert_within(matrix.diagonal(), case.exact(*boxes).neg().add(1), str(case), "matrix", (pred, target))
+    for found, expected in ((matrix.diagonal(), paired), (matrix, every), (leaf, every)):
+        torch.testing.assert_close(found, expected, rtol=0, atol=4 * torch.finfo(torch.float32).eps)
+
+
+@given(boxes=coarse)
+def test_the_iou_of_whole_numbers_is_the_correctly_rounded_quotient(boxes):
+    pred, target = (b.float() for b in boxes)
+    pairs = torch.cat(boxes, -1).tolist()
+    exact = torch.tensor([float(Two(*map(Fraction, pair)).iou) for pair in pairs], dtype=torch.float64).float()
+    leaf = pred.clone().requires_grad_()
+    for found in (
+        iou_losses.paired_iou(pred, target),
+        iou_losses.paired_iou(leaf, target),
+        iou_losses.box_iou(pred, target).diagonal(),
+        iou_losses.box_iou(leaf, target).diagonal(),
+    ):
+        assert torch.equal(found, exact)
+
+
+@every_matrix
+@given(shape=st.tuples(st.integers(0, 3), st.integers(0, 1200)), upright=st.booleans())
+def test_a_matrix_of_any_shape_holds_the_paired_values(case, shape, upright):
+    n, m = shape if upright else shape[::-1]
+    pred, target = (awkward_pairs(count, 1)[of] for of, count in enumerate((n, m)))
+    expected = 1 - case.loss(pred.repeat_interleave(m, 0), target.repeat(n, 1)).view(n, m)
+    torch.testing.assert_close(case.matrix(pred, target), expected, rtol=0, atol=4 * torch.finfo(torch.float32).eps)
