@@ -10,7 +10,6 @@ import torch
 from optional import tv_tensors
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
-from torchmetrics.detection import MeanAveragePrecision
 
 from iou_losses import (
     COCO_AREAS,
@@ -189,6 +188,8 @@ def test_torchmetrics_takes_the_same_lists_and_agrees():
     predictions, targets = data_set(4)
     # Its own levels are rounded to float32, and a recall of exactly a level may miss it.
     pytest.importorskip("torchvision", reason="torchmetrics' mean average precision needs torchvision")
+    from torchmetrics.detection import MeanAveragePrecision
+
     metric = MeanAveragePrecision(rec_thresholds=[k * 0.01 for k in range(101)])
     metric.update(predictions, targets)
     theirs, table = metric.compute(), ours(predictions, targets)

@@ -71,13 +71,20 @@ def presumed_by(block):
     return vars(iou_losses) | given
 
 
+def needs_torchvision(block):
+    if "torchvision" in block.code:
+        pytest.importorskip("torchvision", reason="the page compares with torchvision, which is not installed")
+
+
 @over("python", lambda block: INTEGRATIONS not in block.code and block.page != "docs/ecosystems.md")
 def test_code_runs(block):
+    needs_torchvision(block)
     exec(compile("\n" * (block.line - 1) + block.code, ROOT / block.page, "exec"), presumed_by(block))
 
 
 @over("pycon", lambda block: True)
 def test_what_a_session_prints_is_what_the_page_says(block):
+    needs_torchvision(block)
     test = doctest.DocTestParser().get_doctest(block.code, {}, str(block), block.page, block.line - 1)
     said = []
     assert test.examples

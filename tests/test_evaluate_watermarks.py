@@ -8,6 +8,7 @@ import pytest
 import torch
 
 pytest.importorskip("sklearn")
+pytest.importorskip("torchvision", reason="the detector is torchvision's")
 pytest.importorskip("rich")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))

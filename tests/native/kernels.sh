@@ -19,8 +19,9 @@ compile() {
 # test_engine LIBRARY PYTEST_ARGUMENT...: the tests that reach every entry point, by the library. Where torch does the
 # same job, they have nothing to find. What a sanitizer writes as it ends the process is not captured.
 test_engine() {
-    ENGINE=$1 OMP_NUM_THREADS=1 PYTHONPATH=tests/native${PYTHONPATH:+:$PYTHONPATH} \
+    ENGINE=$1 OMP_NUM_THREADS=2 PYTHONPATH=tests/native${PYTHONPATH:+:$PYTHONPATH} \
         "${PYTHON:-python}" -m pytest -p engine_plugin -p no:cacheprovider --capture=sys -q -m "not slow" \
         -k "not (formula and (test_matching or test_suppression))" "${@:2}" \
-        tests/test_native.py tests/test_pairwise.py tests/test_matching.py tests/test_suppression.py
+        tests/test_native.py tests/test_dtypes_and_formats.py tests/test_pairwise.py tests/test_matching.py \
+        tests/test_suppression.py
 }
