@@ -47,7 +47,7 @@ INLINE float exponential(float x) {
     std::memcpy(&bits, &shifted, sizeof bits);
     std::memcpy(&offset, &magic, sizeof offset);
     const std::int32_t half = (bits - offset) >> 1, rest = (bits - offset) - half;
-    const std::int32_t factors[] = {(half + 127) * (1 << 23), (rest + 127) * (1 << 23)};
+    const std::uint32_t factors[] = {std::uint32_t(half + 127) << 23, std::uint32_t(rest + 127) << 23};
     float a, b;
     std::memcpy(&a, &factors[0], sizeof a);
     std::memcpy(&b, &factors[1], sizeof b);
