@@ -72,7 +72,7 @@ def nms(
     grouped, counts = _grouped(labels, len(boxes))
     if grouped is None:
         return order[jobs.suppress(kernel, boxes, counts, fmt, threshold)]
-    keep = torch.empty(len(boxes), dtype=torch.bool)
+    keep = boxes.new_empty(len(boxes), dtype=torch.bool)
     keep[grouped] = jobs.suppress(kernel, boxes.index_select(0, grouped), counts, fmt, threshold)
     return order[keep]
 
@@ -169,7 +169,7 @@ def _checked(boxes: Tensor, scores: Tensor, labels: Tensor | None, fmt: str) -> 
 def _grouped(labels: Tensor | None, count: int) -> tuple[Tensor | None, Tensor]:
     """Return the order that puts boxes of one class together, None for the order they are in, and the class sizes."""
     if labels is None or not count:
-        return None, torch.tensor([count])
+        return None, torch.tensor([count], device="cpu")  # whatever the default device is
     in_order, grouped = labels.sort(stable=True)
     _, counts = in_order.unique_consecutive(return_counts=True)  # type: ignore[no-untyped-call]
     return grouped, counts
