@@ -56,8 +56,7 @@ def paired_values(
     """
     if kernel is None:
         return formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
-    numbers = {name: float(value) for name, value in parameters.items()}
-    return native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
+    return native.paired(native.Call(kernel, formula, formats, eps, parameters, factor), pred, target)
 
 
 def prepare(boxes1: Tensor, boxes2: Tensor, fmt: str) -> tuple[Tensor, Tensor, tuple[str, str]]:

@@ -18,12 +18,14 @@ of_python() {
 
 of_engine() {
     local compiler=${CXX:-g++}
-    compile "$work" generic "$compiler" -O0 --coverage
+    # Out of line, and with no way out by an exception, a formula's branches are those that are written there. Threads
+    # may lose a count, which atomic counters would cost three times the time to keep.
+    compile "$work" generic "$compiler" -O0 --coverage -Dalways_inline=nothrow
     "$compiler" --coverage -shared -o "$work/engine.so" "$work"/*.o -pthread
     test_engine "$work/engine.so"
     "${PYTHON:-python}" -m gcovr --root . --filter iou_losses/native/csrc/ --gcov-object-directory "$work" \
-        --gcov-suspicious-hits-threshold 0 --merge-lines --exclude-throw-branches --exclude-unreachable-branches \
-        --txt --txt-summary --fail-under-line "$least"
+        --gcov-suspicious-hits-threshold 0 --gcov-ignore-parse-errors=negative_hits.warn_once_per_file --merge-lines \
+        --exclude-throw-branches --exclude-unreachable-branches --txt --txt-summary --fail-under-line "$least"
 }
 
 for part in ${1:-python engine}; do "of_$part"; done

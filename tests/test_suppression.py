@@ -346,3 +346,35 @@ def test_wrong_numbers_say_what_is_allowed():
     for name, value in (("sigma", 0.0), ("threshold", 1.5), ("threshold", -0.1), ("min_score", -1.0)):
         with pytest.raises(ValueError, match=f"{name} must be a finite number"):
             soft_nms(some, scores, **{name: value})
+
+
+BLOCK = 512  # boxes that the engine takes at a time
+
+
+def three_blocks():
+    generator = torch.Generator().manual_seed(0)
+    corner, size = torch.rand(2, 3 * BLOCK, 2, generator=generator) * 100
+    return torch.cat([corner, corner + size + 1], -1), torch.rand(3 * BLOCK, generator=generator)
+
+
+@every_method
+@pytest.mark.parametrize("nothing", [math.nan, -math.inf])
+@pytest.mark.parametrize("silent", range(3))
+def test_a_block_without_scores_changes_nothing(method, nothing, silent):
+    boxes, scores = three_blocks()
+    heard = torch.arange(3 * BLOCK).reshape(3, BLOCK)[torch.arange(3) != silent].flatten()
+    scores[silent * BLOCK : (silent + 1) * BLOCK] = nothing
+    picked, faded = soft_nms(boxes, scores, method=method)
+    expected, expected_scores = soft_nms(boxes[heard], scores[heard], method=method)
+    assert picked.tolist() == heard[expected].tolist()
+    assert torch.equal(faded, expected_scores)
+
+
+def test_a_box_of_extreme_size_between_ordinary_ones_changes_no_other():
+    boxes, scores = three_blocks()
+    ordinary = nms(boxes, scores, 0.5).tolist()
+    far = torch.tensor([[3e37, 3e37, 6e37, 6e37]])
+    middle = scores.median().item()
+    kept = nms(torch.cat([far, boxes]), torch.cat([torch.tensor([middle]), scores]), 0.5).tolist()
+    assert 0 in kept
+    assert [i - 1 for i in kept if i] == ordinary

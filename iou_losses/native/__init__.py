@@ -9,14 +9,20 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+
+# The private names of torch are here, and `forward_ad._current_level`.
+from torch._C import _get_tracing_state, _len_torch_dispatch_stack
+from torch._C._autograd import _get_current_graph_task_keep_graph
+from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from iou_losses.boxes import FORMATS, Pair, corners_of
 
@@ -93,11 +99,7 @@ def matrix_kernel(similarity: Callable[..., Tensor], boxes1: Tensor, boxes2: Ten
 
 
 def serves(boxes1: Tensor, boxes2: Tensor) -> bool:
-    """Tell whether both are plain CPU tensors that nobody but autograd watches.
-
-    Whoever traces, transforms or intercepts operators has to see the formula's. The private
-    names of torch are here alone.
-    """
+    """Tell whether both are plain CPU tensors that nobody but autograd watches."""
     return (
         _library is not None
         and type(boxes1) in PLAIN_TYPES
@@ -105,13 +107,20 @@ def serves(boxes1: Tensor, boxes2: Tensor) -> bool:
         and boxes1.is_cpu
         and boxes2.is_cpu
         and boxes1.layout is boxes2.layout is torch.strided
-        and not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
-        and torch._C._len_torch_dispatch_stack() == 0  # fake tensors, make_fx, counters
-        and torch._C._functorch.peek_interpreter_stack() is None  # vmap, grad, jvp, functionalize
-        and forward_ad._current_level < 0
+        and nobody_watches()
         and (boxes1.data_ptr() != 0 or boxes1.numel() == 0)  # a tensor of zeros may have no memory
         and (boxes2.data_ptr() != 0 or boxes2.numel() == 0)
+    )
+
+
+def nobody_watches() -> bool:
+    """Tell whether operators are neither traced, nor transformed, nor intercepted: who does that has to see them."""
+    return (
+        not is_compiling()
+        and _get_tracing_state() is None
+        and _len_torch_dispatch_stack() == 0  # fake tensors, make_fx, counters
+        and peek_interpreter_stack() is None  # vmap, grad, jvp, functionalize
+        and forward_ad._current_level < 0
     )
 
 
@@ -141,7 +150,7 @@ class Call(NamedTuple):
     formula: Callable[..., Tensor]
     formats: tuple[str, str]
     eps: float
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any]
     factor: float | None
 
     def run(self, pred: Tensor, target: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -150,7 +159,7 @@ class Call(NamedTuple):
         per_box = self.factor is None
         # Beside the boxes: torch.empty would follow the user's default device, which the library cannot write to.
         loss = pred.new_empty(pred.shape[:-1] if per_box else ())
-        gradient = pred.new_empty(pred.shape) if with_gradient else None
+        gradient = torch.empty_like(pred) if with_gradient else None
         rows = pred.numel() // 4
         self.kernel(
             rows,
@@ -189,13 +198,33 @@ class PairedLoss(torch.autograd.Function):
                 loss = loss.sum() * call.factor
             (gradient,) = torch.autograd.grad(loss, pred, grad, create_graph=True)
             return gradient, None, None
-        return (grad.unsqueeze(-1) if call.factor is None else grad) * gradient, None, None
+        if call.factor is None:
+            grad = grad.unsqueeze(-1)
+        if not is_last_use(grad):
+            return grad * gradient, None, None
+        # The graph ends here, and the saved gradient with it: it becomes the result.
+        unchanged = grad.dim() == 0 and grad.item() == 1
+        return gradient if unchanged else gradient.mul_(grad), None, None
+
+
+def is_last_use(grad: Tensor) -> bool:
+    """Tell whether a backward pass that was given this may write to what its node saved."""
+    return (
+        type(grad) is Tensor
+        and nobody_watches()
+        and not is_legacy_batchedtensor(grad)  # is_grads_batched
+        and not _get_current_graph_task_keep_graph()
+    )
+
+
+# Function.apply asks whether functorch is at work, which takes 2 microseconds; `serves` has asked before.
+apply_paired_loss = super(torch.autograd.Function, PairedLoss).apply
 
 
 def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
     """Give the loss of each box, or their sum times the factor."""
     if pred.requires_grad and torch.is_grad_enabled():
-        return cast(Tensor, PairedLoss.apply(pred, target, call))
+        return cast(Tensor, apply_paired_loss(pred, target, call))
     return call.run(pred, target, with_gradient=False)[0]
 
 

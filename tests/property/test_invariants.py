@@ -14,7 +14,8 @@ from .strategies import anything, approaches, coarse, growths, ordered, proper, 
 
 EPS = torch.finfo(torch.float64).eps
 TRANSPOSED = [1, 0, 3, 2]
-far = st.integers(-(2**23), 2**23)  # float32 holds the moved coordinates, but not the sum of two
+# So far that float32 holds the moved coordinates, but not the sum of two.
+far = st.builds(lambda side, distance: side * distance, st.sampled_from([-1, 1]), st.integers(2**23, 2**24 - 2**9))
 # A box that goes straight away from its target may become cheaper with these, by their definitions.
 CHEAPER_FAR_AWAY = {
     cases.eiou: "the difference of the sides is divided by a hull that grows",

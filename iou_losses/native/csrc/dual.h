@@ -22,13 +22,29 @@
 #define IVDEP _Pragma("GCC ivdep")
 #endif
 
-// A value and its partials by the four coordinates of the prediction. Bit i of `Mask` says whether
-// partial i exists: what depends on x alone carries two, a constant none, and none is ever a stored
-// zero, which the compiler could not drop. With an empty mask this is a plain number.
+// What a partial is by, in x and in y: the low and high corner of the prediction, or a length of the pair,
+// from which most of a formula starts.
+enum Variable : unsigned { LOW = 0, HIGH = 2, OVERLAP = 4, SIZE = 6, HULL = 8, OFFSET = 10, CHANGE = 12, INNER = 14 };
+constexpr unsigned CORNERS = 0xf;
+
+template <unsigned I>
+using Partial = std::integral_constant<unsigned, I>;
+
+constexpr unsigned count(unsigned mask) { return mask ? 1 + count(mask & (mask - 1)) : 0; }
+constexpr unsigned below(unsigned i) { return (1u << i) - 1; }
+
+// A value and its partials. Bit i of `Mask` says whether partial i exists: an area carries those of two
+// lengths, a constant none, and none is ever a stored zero, which the compiler could not drop. With an
+// empty mask this is a plain number.
 template <class T, unsigned Mask>
 struct Dual {
     T v;
-    T d[4];
+    T d[count(Mask)];
+
+    template <unsigned I>
+    INLINE T& operator[](Partial<I>) { return d[count(Mask & below(I))]; }
+    template <unsigned I>
+    INLINE const T& operator[](Partial<I>) const { return d[count(Mask & below(I))]; }
 };
 
 template <class T>
@@ -38,12 +54,23 @@ struct Dual<T, 0u> {
 template <class T>
 using Plain = Dual<T, 0u>;
 
-template <class F>
+template <unsigned Mask, class F>
 INLINE void each_partial(F f) {
-    f(std::integral_constant<unsigned, 0>{});
-    f(std::integral_constant<unsigned, 1>{});
-    f(std::integral_constant<unsigned, 2>{});
-    f(std::integral_constant<unsigned, 3>{});
+    if constexpr (Mask != 0) {
+        constexpr unsigned rest = Mask & (Mask - 1), lowest = count((Mask ^ rest) - 1);
+        f(Partial<lowest>{});
+        each_partial<rest>(f);
+    }
+}
+
+// a * b + c, rounded once where the processor can: not for sums that have to cancel exactly.
+template <class T>
+INLINE T fused(T a, T b, T c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return std::fma(a, b, c);
+#else
+    return a * b + c;
+#endif
 }
 
 // The chain rule: value v, partials ca * da + cb * db.
@@ -51,11 +78,11 @@ template <class T, unsigned A, unsigned B>
 INLINE Dual<T, A | B> chain(T v, T ca, const Dual<T, A>& a, T cb, const Dual<T, B>& b) {
     Dual<T, A | B> r;
     r.v = v;
-    each_partial([&](auto i) {
+    each_partial<A | B>([&](auto i) INLINE_LAMBDA {
         constexpr bool in_a = A >> i & 1, in_b = B >> i & 1;
-        if constexpr (in_a && in_b) r.d[i] = ca * a.d[i] + cb * b.d[i];
-        else if constexpr (in_a) r.d[i] = ca * a.d[i];
-        else if constexpr (in_b) r.d[i] = cb * b.d[i];
+        if constexpr (in_a && in_b) r[i] = ca * a[i] + cb * b[i];
+        else if constexpr (in_a) r[i] = ca * a[i];
+        else r[i] = cb * b[i];
     });
     return r;
 }
@@ -63,6 +90,35 @@ INLINE Dual<T, A | B> chain(T v, T ca, const Dual<T, A>& a, T cb, const Dual<T, 
 template <class T, unsigned A>
 INLINE Dual<T, A> chain(T v, T ca, const Dual<T, A>& a) {
     return chain(v, ca, a, T(0), Plain<T>{v});
+}
+
+// The value as a variable of its own: partials of what is computed from it are by it.
+template <unsigned I, class T, unsigned A>
+INLINE auto variable(const Dual<T, A>& a) {
+    Dual<T, (A ? 1u << I : 0u)> r;
+    r.v = a.v;
+    if constexpr (A != 0) r.d[0] = T(1);
+    return r;
+}
+
+// Adds the partials that `result` has by way of `length`, which is its variable I. Shares of a tie and slopes
+// of an extent are powers of two or 0, so that nothing which has to cancel is rounded.
+template <unsigned I, class T, unsigned A, unsigned B, unsigned C>
+INLINE auto through(const Dual<T, A>& result, const Dual<T, B>& length, const Dual<T, C>& sum) {
+    if constexpr (!(A >> I & 1)) {
+        return sum;
+    } else {
+        Dual<T, B | C> r;
+        r.v = sum.v;
+        const T slope = result[Partial<I>{}];
+        each_partial<B | C>([&](auto i) INLINE_LAMBDA {
+            constexpr bool in_length = B >> i & 1, in_sum = C >> i & 1;
+            if constexpr (in_length && in_sum) r[i] = fused(slope, length[i], sum[i]);
+            else if constexpr (in_length) r[i] = slope * length[i];
+            else r[i] = sum[i];
+        });
+        return r;
+    }
 }
 
 template <class T>
@@ -135,8 +191,6 @@ INLINE auto quotient(const Dual<T, A>& numerator, const Dual<T, B>& denominator,
     const T inverse = vanishes ? T(0) : T(1) / safe;
     auto r = chain(fraction, T(1), numerator, -fraction, denominator);
     r.v = vanishes ? undefined : fraction;
-    each_partial([&](auto i) {
-        if constexpr ((A | B) >> i & 1) r.d[i] *= inverse;
-    });
+    each_partial<A | B>([&](auto i) INLINE_LAMBDA { r[i] *= inverse; });
     return r;
 }

@@ -7,15 +7,15 @@
 INLINE float atan_unit(float x) {
     const float z = x * x;
     float p = -0.0017988828f;
-    p = p * z + 0.010939086f;
-    p = p * z + -0.031225562f;
-    p = p * z + 0.058008086f;
-    p = p * z + -0.08406591f;
-    p = p * z + 0.10953345f;
-    p = p * z + -0.14264485f;
-    p = p * z + 0.19998574f;
-    p = p * z + -0.33333302f;
-    return x + x * z * p;
+    p = fused(p, z, 0.010939086f);
+    p = fused(p, z, -0.031225562f);
+    p = fused(p, z, 0.058008086f);
+    p = fused(p, z, -0.08406591f);
+    p = fused(p, z, 0.10953345f);
+    p = fused(p, z, -0.14264485f);
+    p = fused(p, z, 0.19998574f);
+    p = fused(p, z, -0.33333302f);
+    return fused(x * z, p, x);
 }
 INLINE double atan_unit(double x) { return std::atan(x); }
 
@@ -24,7 +24,7 @@ template <class T, unsigned A, unsigned B>
 INLINE auto atan2(const Dual<T, A>& y, const Dual<T, B>& x) {
     const T side = std::abs(y.v);
     const bool steep = side > x.v;
-    const T t = atan_unit((steep ? x.v : side) / (steep ? side : x.v));
+    const T t = atan_unit((x.v < side ? x.v : side) / (steep ? side : x.v));
     const T angle = steep ? T(1.57079632679489661923) - t : t;
     const T inverse = 1 / (x.v * x.v + y.v * y.v);
     return chain(std::copysign(angle, y.v), x.v * inverse, y, -y.v * inverse, x);
@@ -37,10 +37,10 @@ INLINE float exponential(float x) {
     const float shifted = x * 1.44269504f + magic, n = shifted - magic;
     const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;  // ln 2 in two parts
     float p = 0.0013814832f;
-    p = p * r + 0.008368708f;
-    p = p * r + 0.04166838f;
-    p = p * r + 0.16666521f;
-    p = p * r + 0.49999994f;
+    p = fused(p, r, 0.008368708f);
+    p = fused(p, r, 0.04166838f);
+    p = fused(p, r, 0.16666521f);
+    p = fused(p, r, 0.49999994f);
     p = (r * r * p + r) + 1.0f;
     // 2^n in two factors, so that results below the smallest normal number fade out.
     std::int32_t bits, offset;
@@ -67,13 +67,13 @@ INLINE float logarithm(float x) {
     std::memcpy(&m, &mantissa_bits, sizeof m);
     const float f = m - 1.0f, z = f * f, e = float(exponent);
     float p = -0.078602105f;
-    p = p * f + 0.12881406f;
-    p = p * f + -0.13128403f;
-    p = p * f + 0.14181213f;
-    p = p * f + -0.16624597f;
-    p = p * f + 0.20002286f;
-    p = p * f + -0.25000808f;
-    p = p * f + 0.33333316f;
+    p = fused(p, f, 0.12881406f);
+    p = fused(p, f, -0.13128403f);
+    p = fused(p, f, 0.14181213f);
+    p = fused(p, f, -0.16624597f);
+    p = fused(p, f, 0.20002286f);
+    p = fused(p, f, -0.25000808f);
+    p = fused(p, f, 0.33333316f);
     const float tail = f * z * p + e * -2.12194440e-4f - 0.5f * z;
     return x != x ? x : (f + tail) + e * 0.693359375f;
 }
@@ -91,9 +91,7 @@ INLINE auto absolute(const Dual<T, A>& a) {
 template <class T, unsigned A>
 INLINE auto fading_chain(T v, T slope, const Dual<T, A>& a) {
     auto r = chain(v, slope, a);
-    each_partial([&](auto i) {
-        if constexpr (A >> i & 1) r.d[i] = slope == 0 ? T(0) : r.d[i];
-    });
+    each_partial<A>([&](auto i) INLINE_LAMBDA { r[i] = slope == 0 ? T(0) : r[i]; });
     return r;
 }
 

@@ -106,7 +106,7 @@ template <class P>
 INLINE auto mpdiou_cost(const P& pair, Parameters p) {
     using T = typename P::Scalar;
     const T image = T(p[0]) * pair.scale;
-    const auto share = [&](const auto& d) { return chain(d.v / image, 1 / image, d); };
+    const auto share = [&](const auto& d) INLINE_LAMBDA { return chain(d.v / image, 1 / image, d); };
     const auto low = pair.low_offset(), high = pair.high_offset();
     return 1 - iou(pair) + squared_length(vector(share(low.x), share(low.y))) + squared_length(vector(share(high.x), share(high.y)));
 }
@@ -171,7 +171,7 @@ INLINE auto sca_cost(const P& pair, Parameters p) {
 // Tychsen-Smith 2018, arXiv:1711.00164
 template <class P>
 INLINE auto bounded_iou_cost(const P& pair, Parameters p) {
-    const auto term = [&](const auto& offset, const auto& change, const auto& w, const auto& w_g) {
+    const auto term = [&](const auto& offset, const auto& change, const auto& w, const auto& w_g) INLINE_LAMBDA {
         const auto reach = p[1] * absolute(offset);
         const auto centre = pair.template ratio<1>(min(2.0 * reach, w_g + reach), w_g + reach);
         const auto size = pair.template ratio<1>(absolute(change), max(w, w_g));
@@ -190,7 +190,7 @@ INLINE auto interpolated_iou(const P& pair, const Plain<T>& rest) {
     const auto zero = constant(T(0));
     const auto size2 = vector(end.x - start.x, end.y - start.y) * pair.scale;
     // By offsets, not by corners: a corner that is nearly the target's would be rounded to it.
-    const auto overlap = [&](const auto& size, const auto& l, const auto& h) {
+    const auto overlap = [&](const auto& size, const auto& l, const auto& h) INLINE_LAMBDA {
         return extent(size + min(rest * h, zero) - max(rest * l, zero));
     };
     const auto size1 = vector(extent(size2.x + rest * high.x - rest * low.x), extent(size2.y + rest * high.y - rest * low.y));
@@ -216,16 +216,16 @@ INLINE auto gcd_cost(const P& pair, Parameters) {
     const auto offset = pair.offset();
     const auto twice = pair.change(), a = pair.size1(), b = pair.size2();
     const auto change = vector(0.5 * twice.x, 0.5 * twice.y);
-    const auto sum = [&](auto f) {
+    const auto sum = [&](auto f) INLINE_LAMBDA {
         return ((f(offset.x, a.x) + f(offset.x, b.x)) + (f(change.x, a.x) + f(change.x, b.x))) +
                ((f(offset.y, a.y) + f(offset.y, b.y)) + (f(change.y, a.y) + f(change.y, b.y)));
     };
-    const auto share = [&](const auto& d, const auto& side) { return pair.template ratio<1>(detach(d), detach(side)); };
-    const auto squares = sum([&](const auto& d, const auto& side) { return square(share(d, side)); });
+    const auto share = [&](const auto& d, const auto& side) INLINE_LAMBDA { return pair.template ratio<1>(detach(d), detach(side)); };
+    const auto squares = sum([&](const auto& d, const auto& side) INLINE_LAMBDA { return square(share(d, side)); });
     const T distance = root(0.5 * squares).v, rest = exponential(-distance);
     // What fades multiplies first: the slope of a share may overflow beside a large hull.
     const T fading = quotient(constant(T(0.5) * rest), constant(distance)).v;
-    const auto slope = sum([&](const auto& d, const auto& side) {
+    const auto slope = sum([&](const auto& d, const auto& side) INLINE_LAMBDA {
         const T q = share(d, side).v, inverse = share(constant(T(1)), side).v, p = fading == 0 ? T(0) : fading * q;
         return chain(T(0), inverse, chain(T(0), p, d, fading == 0 ? T(0) : -p * q, side));
     });

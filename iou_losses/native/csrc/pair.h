@@ -46,7 +46,7 @@ struct Box {
     INLINE auto seed() const {
         Dual<T, Mask & 1u << I> r;
         r.v = corner[I];
-        if constexpr (Mask >> I & 1) r.d[I] = T(1);
+        if constexpr (Mask >> I & 1) r.d[0] = T(1);
         return r;
     }
     INLINE auto low() const { return vector(seed<0>(), seed<1>()); }
@@ -82,27 +82,28 @@ struct Pair {
     T scale;
 
     INLINE Pair(const Box1& box1_, const Box2& box2_, T eps_) : box1(box1_), box2(box2_), eps(eps_), scale(1) {
-        if constexpr (Scaled) scale = unit_scale(larger(hull().x.v, hull().y.v));
+        if constexpr (Scaled) scale = unit_scale(larger(hull_of_corners().x.v, hull_of_corners().y.v));
     }
     INLINE Pair(const Box1& box1_, const Box2& box2_, T eps_, T scale_)
         : box1(box1_), box2(box2_), eps(eps_), scale(scale_) {}
 
-    // Over all four corner values, so that an inverted box stays inside its hull.
-    INLINE auto hull() const {
-        const auto a = box1.low(), b = box1.high();
-        const auto c = box2.low(), d = box2.high();
-        return vector(max(max(a.x, b.x), max(c.x, d.x)) - min(min(a.x, b.x), min(c.x, d.x)),
-                      max(max(a.y, b.y), max(c.y, d.y)) - min(min(a.y, b.y), min(c.y, d.y))) * scale;
-    }
+    // Lengths, as variables of their own.
+    INLINE auto hull() const { return variables<HULL>(hull_of_corners()); }
+    INLINE auto size1() const { return variables<SIZE>(size_of_corners()); }
+    INLINE auto size2() const { return box2.size() * scale; }
+    // From the second centre to the first.
+    INLINE auto offset() const { return variables<OFFSET>(offset_of_corners()); }
+    // From the second size to the first.
+    INLINE auto change() const { return variables<CHANGE>(change_of_corners()); }
+    // The overlap, negative where there is a gap.
+    INLINE auto signed_overlap() const { return variables<OVERLAP>(overlap_of_corners()); }
     INLINE auto overlap() const {
-        return vector(extent(min(box1.high().x, box2.high().x) - max(box1.low().x, box2.low().x)),
-                      extent(min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y))) * scale;
+        const auto a = signed_overlap();
+        return vector(extent(a.x), extent(a.y));
     }
-    // From the second centre to the first; differences first: map coordinates keep their digits.
-    INLINE auto offset() const {
-        return vector(0.5 * ((box1.low().x - box2.low().x) + (box1.high().x - box2.high().x)),
-                      0.5 * ((box1.low().y - box2.low().y) + (box1.high().y - box2.high().y))) * scale;
-    }
+    // The sum of both inner edges, which bound the overlap or the gap, from the low corner of the hull.
+    INLINE auto inner_edges() const { return variables<INNER>(inner_edges_of_corners()); }
+
     // From the corners of the second box to those of the first.
     INLINE auto low_offset() const {
         return vector(box1.low().x - box2.low().x, box1.low().y - box2.low().y) * scale;
@@ -110,31 +111,11 @@ struct Pair {
     INLINE auto high_offset() const {
         return vector(box1.high().x - box2.high().x, box1.high().y - box2.high().y) * scale;
     }
-    // The overlap, negative where there is a gap.
-    INLINE auto signed_overlap() const {
-        return vector(min(box1.high().x, box2.high().x) - max(box1.low().x, box2.low().x),
-                      min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y)) * scale;
+
+    INLINE auto area1() const {
+        if constexpr (KNOWN<Box1>) return box1.area(scale);
+        else return area(size1());
     }
-    // From the second size to the first: by offsets of the corners where these are less than a size,
-    // so that nearly equal boxes keep their digits; an inverted box has no size.
-    INLINE auto change() const {
-        const auto low = low_offset(), high = high_offset(), a = size1(), b = size2();
-        const auto near = [](const auto& d, const auto& e, const auto& w, const auto& w_g) {
-            return std::abs(d.v) + std::abs(e.v) < min(w, w_g).v;
-        };
-        return vector(select(near(low.x, high.x, a.x, b.x), high.x - low.x, a.x - b.x),
-                      select(near(low.y, high.y, a.y, b.y), high.y - low.y, a.y - b.y));
-    }
-    // The sum of both inner edges, which bound the overlap or the gap, from the low corner of the hull.
-    INLINE auto inner_edges() const {
-        const auto a = box1.low(), b = box1.high();
-        const auto c = box2.low(), d = box2.high();
-        const auto x = min(min(a.x, b.x), min(c.x, d.x)), y = min(min(a.y, b.y), min(c.y, d.y));
-        return vector((max(a.x, c.x) - x) + (min(b.x, d.x) - x), (max(a.y, c.y) - y) + (min(b.y, d.y) - y)) * scale;
-    }
-    INLINE auto size1() const { return box1.size() * scale; }
-    INLINE auto size2() const { return box2.size() * scale; }
-    INLINE auto area1() const { return box1.area(scale); }
     INLINE auto area2() const { return box2.area(scale); }
     // atan(w2 / h2) - atan(w1 / h1), as the one angle between the two diagonals.
     INLINE auto turn() const {
@@ -144,6 +125,20 @@ struct Pair {
             const auto a = diagonal(size1()), b = diagonal(size2());
             return atan2(a.y * b.x - a.x * b.y, a.x * b.x + a.y * b.y);
         }
+    }
+
+    // A result with all its partials by the corners.
+    template <unsigned A>
+    INLINE auto by_corners(const Dual<T, A>& result) const {
+        Dual<T, A & CORNERS> direct;
+        direct.v = result.v;
+        each_partial<A & CORNERS>([&](auto i) INLINE_LAMBDA { direct[i] = result[i]; });
+        const auto overlap = through_both<OVERLAP>(result, overlap_of_corners(), direct);
+        const auto size = through_both<SIZE>(result, size_of_corners(), overlap);
+        const auto hull = through_both<HULL>(result, hull_of_corners(), size);
+        const auto offset = through_both<OFFSET>(result, offset_of_corners(), hull);
+        const auto change = through_both<CHANGE>(result, change_of_corners(), offset);
+        return through_both<INNER>(result, inner_edges_of_corners(), change);
     }
 
     // 1 where all coordinates are equal, inverted or not, else 0.
@@ -164,5 +159,48 @@ struct Pair {
     template <int Units = 2, class N, class D>
     INLINE auto ratio(const N& numerator, const D& denominator, T undefined = T(0)) const {
         return quotient(numerator, padded<Units>(denominator), undefined);
+    }
+
+private:
+    template <unsigned I, class X, class Y>
+    static INLINE auto variables(const Vector<X, Y>& a) { return vector(variable<I>(a.x), variable<I + 1>(a.y)); }
+    template <unsigned I, class R, class V, class S>
+    static INLINE auto through_both(const R& result, const V& length, const S& sum) {
+        return through<I + 1>(result, length.y, through<I>(result, length.x, sum));
+    }
+
+    // Over all four corner values, so that an inverted box stays inside its hull.
+    INLINE auto hull_of_corners() const {
+        const auto a = box1.low(), b = box1.high();
+        const auto c = box2.low(), d = box2.high();
+        return vector(max(max(b.x, a.x), max(d.x, c.x)) - min(min(a.x, b.x), min(c.x, d.x)),
+                      max(max(b.y, a.y), max(d.y, c.y)) - min(min(a.y, b.y), min(c.y, d.y))) * scale;
+    }
+    INLINE auto size_of_corners() const { return box1.size() * scale; }
+    INLINE auto overlap_of_corners() const {
+        return vector(min(box1.high().x, box2.high().x) - max(box1.low().x, box2.low().x),
+                      min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y)) * scale;
+    }
+    // Differences first: map coordinates keep their digits.
+    INLINE auto offset_of_corners() const {
+        return vector(0.5 * ((box1.low().x - box2.low().x) + (box1.high().x - box2.high().x)),
+                      0.5 * ((box1.low().y - box2.low().y) + (box1.high().y - box2.high().y))) * scale;
+    }
+    // By offsets of the corners where these are less than a size, so that nearly equal boxes keep their
+    // digits; an inverted box has no size.
+    INLINE auto change_of_corners() const {
+        const auto low = low_offset(), high = high_offset();
+        const auto a = size_of_corners(), b = size2();
+        const auto near = [](const auto& d, const auto& e, const auto& w, const auto& w_g) INLINE_LAMBDA {
+            return std::abs(d.v) + std::abs(e.v) < min(w, w_g).v;
+        };
+        return vector(select(near(low.x, high.x, a.x, b.x), high.x - low.x, a.x - b.x),
+                      select(near(low.y, high.y, a.y, b.y), high.y - low.y, a.y - b.y));
+    }
+    INLINE auto inner_edges_of_corners() const {
+        const auto a = box1.low(), b = box1.high();
+        const auto c = box2.low(), d = box2.high();
+        const auto x = min(min(a.x, b.x), min(c.x, d.x)), y = min(min(a.y, b.y), min(c.y, d.y));
+        return vector((max(a.x, c.x) - x) + (min(b.x, d.x) - x), (max(a.y, c.y) - y) + (min(b.y, d.y) - y)) * scale;
     }
 };

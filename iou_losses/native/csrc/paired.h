@@ -17,7 +17,7 @@ void paired_rows(F formula, Index rows, const T* pred, const T* target, T eps, T
     IVDEP
     for (Index i = 0; i < rows; ++i) {
         const Pair<T, Box<T, mask>, Box<T, 0>> pair(load<mask>(pred + 4 * i), load<0>(target + 4 * i), eps);
-        const auto result = formula(pair);
+        const auto result = pair.by_corners(formula(pair));
         loss[i] = result.v;
         if constexpr (Gradient) {
             const T scale = pair.scale * factor;
