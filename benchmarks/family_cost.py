@@ -5,34 +5,28 @@
     python benchmarks/family_cost.py --print-only      # leave the file as it is
 
 Forward and backward of 1,024 float32 boxes, on one thread: the minimum over blocks of about 5 ms in which all losses
-take turns. The first cell of a row of the table is the loss as Python builds it, so a new row needs nothing here.
+take turns. The first cell of a row of the table has the loss as Python builds it, so a new row needs nothing here.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from time import perf_counter, thread_time
 
 import torch
 from contenders import boxes, engine_off, has_engine, predictions
 from jobs import FAMILY_COUNT, Table
+from losses_table import DOCUMENT, ROW, TABLE, built
 from measure import Contender, Stopwatch
 from report import described, machine, show
 from rich.console import Console
 from torch import Tensor
 
-import iou_losses
-
-DOCUMENT = Path(__file__).parents[1] / "docs" / "losses.md"
-TABLE = re.compile(r"(?<=<!-- cost:begin -->\n).*?(?=<!-- cost:end -->)", re.DOTALL)
-ROW = re.compile(r"^\| `(?P<loss>.+?)` \|(?P<facts>.*)\|[^|]*\|[^|]*\|$", re.MULTILINE)  # the last two cells are ours
 Costs = dict[str, tuple[str, str]]
 
 
@@ -45,7 +39,7 @@ def step(loss: Callable[..., Tensor], pred: Tensor, target: Tensor) -> None:
 def measured(losses: list[str], watch: Stopwatch) -> Costs:
     """Return for each loss how many times as long as IoU it takes, by the engine and by the formula in torch."""
     target = boxes(FAMILY_COUNT, "cpu")
-    calls = {loss: partial(step, eval(loss, vars(iou_losses)), predictions(target), target) for loss in losses}
+    calls = {loss: partial(step, built(loss), predictions(target), target) for loss in losses}
     ways = {"engine": nullcontext, "formula": engine_off} if has_engine("cpu") else {"formula": engine_off}
     seconds = watch.fastest([Contender((loss, way), call, ways[way]) for way in ways for loss, call in calls.items()])
 
@@ -58,9 +52,7 @@ def measured(losses: list[str], watch: Stopwatch) -> Costs:
 def filled(table: str, costs: Costs, note: str) -> str:
     """Return the table with the costs in the last two cells of its rows, and the note below it."""
     rows = [line for line in table.splitlines() if line.startswith("|")]
-    lines = ROW.sub(
-        lambda row: f"| `{row['loss']}` |{row['facts']}| {' | '.join(costs[row['loss']])} |", "\n".join(rows)
-    )
+    lines = ROW.sub(lambda row: f"{row['facts']} {' | '.join(costs[row['loss']])} |", "\n".join(rows))
     return f"\n{lines}\n\n{note}\n\n"
 
 

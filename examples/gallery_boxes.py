@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from picture_style import FIELD, WIDTH, Theme, label, outline, plane, plt
-from regression_simulation import LOSSES, corners, descend, rates
+from regression_simulation import LOSSES, Loss, corners, descend, rates
 from torch import Tensor
 
 import iou_losses
@@ -23,15 +23,19 @@ def box(*coordinates: float) -> Tensor:
     return torch.tensor([coordinates])
 
 
+# A field: the target, the box whose centre is moved over the plane, and how far in each direction.
+SQUARE, MOVING, REACH = box(-0.5, -0.5, 0.5, 0.5), box(-0.7, -0.35, 0.7, 0.35), 2.0
+
+
 def slid(target: Tensor, offsets: Tensor) -> Tensor:
     """Return the box (n, 4), moved to the right by each offset."""
     return target + offsets[:, None] * torch.tensor([1.0, 0.0, 1.0, 0.0])
 
 
-def slope(loss: str, boxes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def slope(loss: Loss, boxes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return losses (n,) and their gradients (n, 4)."""
     boxes = boxes.detach().clone().requires_grad_()
-    values = LOSSES[loss](boxes, targets, fmt="xyxy")
+    values = loss(boxes, targets)
     return values.detach(), torch.autograd.grad(values.sum(), boxes)[0]
 
 
@@ -76,7 +80,7 @@ def why_giou(theme: Theme) -> Figure:
     figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.2), width_ratios=(1.1, 1.1, 1), layout="constrained")
     for axis, loss in zip(axes, ("iou", "giou"), strict=False):
         draw_trajectory(axis, loss, start, target, theme)
-        _, gradient = slope(loss, start, target)
+        _, gradient = slope(LOSSES[loss], start, target)
         verdict = "finds the target" if gradient.any() else "gradient exactly 0"
         axis.set_title(f"{label(loss)} loss: {verdict}", color=theme.losses[loss])
     axes[0].text(*centred(target)[0, :2], "target", ha="center", va="center")
@@ -99,24 +103,25 @@ def draw_sliding(axis: Axes, theme: Theme) -> None:
     axis.set(xlim=(0, 3), ylim=(0, 2), xlabel="distance, in widths of the box", title="loss as boxes part")
 
 
-def draw_field(axis: Axes, loss: str, top: float | None = None) -> ContourSet:
-    """Draw the loss of a box of fixed size by where its centre is, and where gradient descent takes the centre."""
-    target, half = box(-0.5, -0.5, 0.5, 0.5), torch.tensor([0.7, 0.35])
-    reach, cells = 2.0, 49
-    line = torch.linspace(-reach, reach, cells)
+def draw_field(
+    axis: Axes, loss: Loss, target: Tensor = SQUARE, limits: tuple[float, float] | None = None
+) -> ContourSet:
+    """Draw the loss of `MOVING` by where its centre is, and where gradient descent takes the centre."""
+    cells = 49
+    line = torch.linspace(-REACH, REACH, cells)
     where = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1)
-    boxes = torch.cat((where - half, where + half), dim=-1).flatten(0, 1)
+    boxes = (MOVING + where.repeat(1, 1, 2)).flatten(0, 1)
     values, gradients = slope(loss, boxes, target.expand(len(boxes), 4))
     values, pull = values.view(cells, cells), -(gradients[:, :2] + gradients[:, 2:]).view(cells, cells, 2)
-    levels = torch.linspace(0, top or values.max().item() * 1.0001, 17)
+    low, high = limits or (values.min().item(), values.max().item() * 1.0001)
+    levels = torch.linspace(low, high, 17)
     filled = axis.contourf(line, line, values, levels=levels, cmap=FIELD)
     where, pull = where[4::8, 4::8], torch.nn.functional.normalize(pull[4::8, 4::8], dim=-1)
     moved = pull.norm(dim=-1) > 0
     arrows = {"width": 0.014, "headwidth": 4, "headlength": 4, "headaxislength": 3.6, "scale": 9, "pivot": "mid"}
     axis.quiver(*where[moved].T, *pull[moved].T, angles="xy", color="white", edgecolor="black", linewidth=0.4, **arrows)
     outline(axis, target[0].tolist(), "white", linewidth=2)
-    plane(axis, (-reach, reach), (-reach, reach))
-    axis.set_title(label(loss))
+    plane(axis, (-REACH, REACH), (-REACH, REACH))
     return filled
 
 
@@ -124,21 +129,9 @@ def fields(theme: Theme) -> Figure:
     """Draw the fields of the four losses."""
     figure, axes = plt.subplots(1, 4, figsize=(WIDTH, 3.5), layout="constrained")
     for axis, loss in zip(axes, FOUR, strict=True):
-        filled = draw_field(axis, loss, top=2)
+        filled = draw_field(axis, LOSSES[loss], limits=(0, 2))
+        axis.set_title(label(loss))
     figure.colorbar(filled, ax=axes, location="bottom", shrink=0.4, aspect=30, ticks=(0, 1, 2), label="loss")
-    return figure
-
-
-def family_fields(theme: Theme) -> Figure:
-    """Draw the fields of all the other losses."""
-    others = [loss for loss in LOSSES if loss not in FOUR and loss != "giou_unclamped"]
-    columns = 5
-    rows = -(-len(others) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, rows * 2.05), layout="constrained")
-    for axis in axes.flat[len(others) :]:
-        axis.set_axis_off()
-    for axis, loss in zip(axes.flat, others, strict=False):
-        draw_field(axis, loss)
     return figure
 
 

@@ -23,6 +23,7 @@ from PIL import Image
 BUDGET = 150_000  # bytes of a picture; a larger SVG becomes a PNG
 WIDTH = 9.0  # inches: a page's width, on which 10 points are easily read
 RESOLUTION = 144  # dots per inch of a PNG
+COLORS = (256, 128)  # of a PNG; with fewer the colours of thin lines change
 FIELD = "viridis_r"  # bright is low, and brightness alone tells its values apart
 # After Okabe and Ito's palette, brighter on a dark page; each line has a pattern of its own, too.
 LINES = {"iou": "-", "giou": (0, (6, 2)), "diou": (0, (3, 1.5)), "ciou": (0, (7, 1.5, 1.5, 1.5))}
@@ -92,15 +93,16 @@ def style(theme: Theme) -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, folder: Path, name: str) -> Path:
+def save(figure: Figure, folder: Path, name: str, budget: int = BUDGET) -> Path:
     """Write the figure as an SVG, or as a PNG where the SVG would be over the budget; close it."""
     try:
         content, suffix = vector(figure), "svg"
-        if len(content) > BUDGET:
-            content, suffix = raster(figure), "png"
+        if len(content) > budget:
+            content, suffix = raster(figure, budget), "png"
     finally:
         plt.close(figure)
     path = folder / f"{name}.{suffix}"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".png" if suffix == "svg" else ".svg").unlink(missing_ok=True)  # of an earlier run
     path.write_bytes(content)
     return path
@@ -113,22 +115,25 @@ def vector(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def raster(figure: Figure) -> bytes:
-    """Return the figure as a PNG of 256 colours, which a third of the bytes of all colours are enough for."""
+def raster(figure: Figure, budget: int) -> bytes:
+    """Return the figure as a PNG of few colours, 256 where the budget allows: a third of the bytes of all colours."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=RESOLUTION)
-    image = Image.open(buffer).convert("RGB").quantize(256)
-    buffer = io.BytesIO()
-    image.save(buffer, format="png", optimize=True)
+    image = Image.open(buffer).convert("RGB")
+    for colors in COLORS:
+        buffer = io.BytesIO()
+        image.quantize(colors).save(buffer, format="png", optimize=True)
+        if buffer.tell() <= budget:
+            break
     return buffer.getvalue()
 
 
-def draw_in_themes(draw: Callable[[Theme], Figure], folder: Path, name: str) -> list[Path]:
+def draw_in_themes(draw: Callable[[Theme], Figure], folder: Path, name: str, budget: int = BUDGET) -> list[Path]:
     """Draw a picture in all themes; returns where the files are."""
     paths = []
     for theme in THEMES:
         with style(theme):
-            paths.append(save(draw(theme), folder, f"{name}-{theme.name}"))
+            paths.append(save(draw(theme), folder, f"{name}-{theme.name}", budget))
     return paths
 
 

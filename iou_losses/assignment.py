@@ -124,7 +124,7 @@ def assign(cost: Tensor, *, mask: Tensor | None = None) -> Tensor:
 
 
 def _assign_one(solve: Any, cost: Tensor, allowed: Tensor) -> Tensor:
-    result = torch.full(cost.shape[-1:], NEGATIVE)
+    result = cost.new_full(cost.shape[-1:], NEGATIVE, dtype=torch.int64)
     if not allowed.any():
         return result
     # Dearer than any choice of allowed pairs, so that forbidden ones are chosen as rarely as can be.

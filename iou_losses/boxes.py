@@ -41,16 +41,18 @@ class Pair:
     The power of two brings the larger side of the hull to [0.5, 1), so no product overflows or
     vanishes for the size of the boxes alone. Every quantity has x and y in its last axis. What
     only some losses read is a property, computed when they do.
+
+    With `by_axis` x and y each have a power of two of their own, which areas and their ratios allow.
     """
 
-    def __init__(self, box1: Corners, box2: Corners, eps: float = 0.0, scale: Tensor | None = None) -> None:
+    def __init__(self, box1: Corners, box2: Corners, eps: float = 0.0, *, by_axis: bool = False) -> None:
         self.box1, self.box2, self.eps = box1, box2, eps
         (low1, high1), (low2, high2) = box1, box2
         # Over all four corner values, so that an inverted box stays inside its hull.
         top = torch.maximum(torch.maximum(low1, high1), torch.maximum(low2, high2))
         bottom = torch.minimum(torch.minimum(low1, high1), torch.minimum(low2, high2))
         hull = top - bottom
-        self.scale = unit_scale(hull.detach().amax(-1, keepdim=True)) if scale is None else scale
+        self.scale = unit_scale(hull.detach()) if by_axis else unit_scale(hull.detach().amax(-1, keepdim=True))
         self.hull = hull * self.scale
         self.size1 = extent(high1 - low1) * self.scale
         self.size2 = extent(high2 - low2) * self.scale
@@ -94,6 +96,11 @@ class Pair:
         return (first + last) * self.scale
 
     @property
+    def by_axis(self) -> Pair:
+        """The same boxes, x and y in units of their own."""
+        return Pair(self.box1, self.box2, self.eps, by_axis=True)
+
+    @property
     def same(self) -> Tensor:
         """Whether all coordinates are equal, inverted or not."""
         (low1, high1), (low2, high2) = self.box1, self.box2
@@ -106,10 +113,12 @@ class Pair:
         """
         if not self.eps:
             return measure
-        scale = self.scale if measure.dim() == self.scale.dim() else self.scale[..., 0]
+        whole = measure.dim() == self.scale.dim()
+        scale = self.scale if whole else self.scale[..., 0]
         eps: Tensor | float = self.eps
         for _ in range(units):
             eps = eps * scale
+            scale = scale if whole else self.scale[..., -1]  # an area is one along x and one along y
         return measure + eps
 
     def ratio(self, numerator: Tensor, denominator: Tensor, units: int = 2, undefined: Tensor | float = 0) -> Tensor:

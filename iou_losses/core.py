@@ -145,7 +145,7 @@ class BoxLoss(nn.Module):
         **hyper_parameters: Any,
     ) -> None:
         super().__init__()
-        no_boxes = torch.zeros(0, 4)  # a wrong argument fails here, not in the first step
+        no_boxes = torch.zeros(0, 4, device="cpu")  # a wrong argument fails here, not in the first step
         type(self).function(no_boxes, no_boxes, reduction, eps, fmt=fmt, **hyper_parameters)
         self.reduction, self.eps, self.fmt, self.loss_weight = reduction, eps, fmt, loss_weight
         self._hyper_parameters = tuple(hyper_parameters)

@@ -117,7 +117,7 @@ def label_detections(
     similarity.masked_fill_(classes[0][:, None] != classes[1], -math.inf)
     order = by_score(_vector("scores", scores, len(preds)))
     ranked = order.tolist() if max_detections is None else first_of_each(classes[0], order, max_detections)
-    unmatched = torch.full((len(preds),), IGNORED)
+    unmatched = order.new_full((len(preds),), IGNORED)
     unmatched[ranked] = NEGATIVE
     if area_range is not None:
         object_areas = areas_of(truths, formats[1]) if areas is None else _vector("areas", areas, len(truths))
@@ -127,8 +127,8 @@ def label_detections(
     partners = partners_of(similarity, ranked, levels, ignored, second_best)
     reusable = (crowd if second_best else ignored).tolist()
     rows = [find(partners, t, unmatched.tolist(), missed.tolist(), reusable) for t in levels.reshape(-1).tolist()]
-    matches = torch.tensor([row[0] for row in rows], dtype=torch.int64).reshape(*levels.shape, len(preds))
-    found_by = torch.tensor([row[1] for row in rows], dtype=torch.int64).reshape(*levels.shape, len(truths))
+    matches = levels.new_tensor([row[0] for row in rows], dtype=torch.int64).reshape(*levels.shape, len(preds))
+    found_by = levels.new_tensor([row[1] for row in rows], dtype=torch.int64).reshape(*levels.shape, len(truths))
     return DetectionLabels(matches, found_by, order)
 
 
@@ -202,7 +202,7 @@ def _on_cpu(pred_boxes: Tensor, true_boxes: Tensor, fmt: str) -> tuple[Tensor, T
 
 def _classes(pred: Tensor | None, true: Tensor | None, preds: int, truths: int) -> tuple[Tensor, Tensor]:
     if pred is None and true is None:
-        return torch.zeros(preds), torch.zeros(truths)
+        return torch.zeros(preds, device="cpu"), torch.zeros(truths, device="cpu")
     if pred is None or true is None:
         raise ValueError(f"pred_labels and true_labels belong together, got {'pred' if true is None else 'true'} alone")
     return _vector("pred_labels", pred, preds), _vector("true_labels", true, truths)
@@ -210,7 +210,7 @@ def _classes(pred: Tensor | None, true: Tensor | None, preds: int, truths: int) 
 
 def _flags(name: str, flags: Tensor | None, count: int) -> Tensor:
     if flags is None:
-        return torch.zeros(count, dtype=torch.bool)
+        return torch.zeros(count, dtype=torch.bool, device="cpu")
     flags = _vector(name, flags, count)
     if flags.dtype != torch.bool:
         raise TypeError(f"{name} must be bool, got {flags.dtype}")

@@ -46,7 +46,7 @@ def global_average(count: float | Tensor) -> Tensor:
         average = count.detach().reshape(()).to(torch.float32, copy=True)
     else:
         on_gpu = together and distributed.get_backend() == "nccl"
-        average = torch.tensor(float(count), device="cuda" if on_gpu else "cpu")
+        average = torch.tensor(float(count), dtype=torch.float32, device="cuda" if on_gpu else "cpu")
     if together:
         distributed.all_reduce(average)
         average /= distributed.get_world_size()

@@ -123,7 +123,7 @@ class AveragePrecision:
     ) -> None:
         one_of("interpolation", interpolation, INTERPOLATIONS)
         self.thresholds: tuple[float, ...] = tuple(
-            torch.as_tensor(thresholds, dtype=torch.float64).reshape(-1).tolist()
+            torch.as_tensor(thresholds, dtype=torch.float64, device="cpu").reshape(-1).tolist()
         )
         if not self.thresholds or not areas:
             raise ValueError(f"there must be a threshold and a range of area, got {thresholds!r} and {areas!r}")
@@ -209,8 +209,8 @@ class AveragePrecision:
         seen = _Seen(*(torch.cat(parts, -1) for parts in zip(*self._seen, strict=True)))
         classes = torch.cat([seen.labels, seen.true_labels]).unique()  # type: ignore[no-untyped-call]
         shape = (len(self.areas), len(self.thresholds), len(classes))
-        precision, recall = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
-        objects = torch.zeros(len(self.areas), len(classes), dtype=torch.int64)
+        precision, recall = (seen.scores.new_zeros(shape) for _ in range(2))
+        objects = classes.new_zeros(len(self.areas), len(classes))
         for k, label in enumerate(classes):
             of_class = seen.labels == label
             outcomes = seen.outcomes[..., of_class]

@@ -211,7 +211,7 @@ def _faded_one_by_one(
 ) -> tuple[Tensor, Tensor]:
     """Give the boxes in the order they are picked, and their scores then."""
     gaussian, sigma, threshold = fading
-    least = float(torch.tensor(min_score, dtype=scores.dtype))
+    least = float(torch.tensor(min_score, dtype=scores.dtype, device="cpu"))
     picks, picked = [], []
     for _ in range(len(boxes)):
         scores = scores.nan_to_num(-math.inf, math.inf, -math.inf)  # NaN, also of an infinite score that fades

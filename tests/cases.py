@@ -128,7 +128,7 @@ ciou_journal = Case(
 log_iou = Case(
     iou_losses.iou_loss, iou_losses.IoULoss, reference.iou, "arXiv:1608.01471",
     (0.781008536, 1.386294361, 13.81551056), (0.693147181, 13.81551056, 3.390024081),
-    hyper={"mode": "log"}, range=(0, 13.82), disjoint="flat", miss=13.8, grows=False, steep=True,
+    hyper={"mode": "log"}, range=(0, 13.82), disjoint="flat", miss=13.8, grows=False,
 )  # fmt: skip
 square_iou = Case(
     iou_losses.iou_loss, iou_losses.IoULoss, reference.iou, "arXiv:2110.13675",
@@ -178,18 +178,18 @@ alpha_ciou = Case(
 half_iou = Case(
     iou_losses.alpha_iou_loss, iou_losses.AlphaIoULoss, reference.alpha_iou, "arXiv:2110.13675",
     (0.323284458, 0.5, 1.0), (0.292893219, 1.0, 0.816402982),
-    hyper={"alpha": 0.5, "base": "iou"}, disjoint="flat", grows=False, steep=True,
+    hyper={"alpha": 0.5, "base": "iou"}, disjoint="flat", grows=False,
 )  # fmt: skip
 half_diou = Case(
     iou_losses.alpha_iou_loss, iou_losses.AlphaIoULoss, reference.alpha_iou, "arXiv:2110.13675",
     (0.461959507, 0.611803399, 1.460079506), (0.444416101, 1.68760132, 0.904250723),
-    hyper={"alpha": 0.5, "base": "diou"}, range=(0, 2), disjoint="pulls", grows=False, steep=True,
+    hyper={"alpha": 0.5, "base": "diou"}, range=(0, 2), disjoint="pulls", grows=False,
 )  # fmt: skip
 half_ciou = Case(
     iou_losses.alpha_iou_loss, iou_losses.AlphaIoULoss, reference.alpha_iou, "arXiv:2110.13675",
     (0.46439481, 0.611803399, 1.851976836), (0.444526641, 2.264928499, 1.525167953),
     hyper={"alpha": 0.5, "base": "ciou"}, range=(0, 3), disjoint="pulls", stop_gradients=True,
-    grows=False, steep=True,
+    grows=False,
 )  # fmt: skip
 wiou1 = Case(
     iou_losses.wiou_loss, iou_losses.WIoULoss, reference.wiou, "arXiv:2301.10051",

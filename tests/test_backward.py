@@ -20,6 +20,15 @@ def leaf_loss_gradient(request):
     return leaf, loss, gradient.clone()
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_a_target_that_wants_a_gradient_gets_it(reduction):
+    pred, target = (boxes.requires_grad_() for boxes in ordinary_pairs(50, 5, torch.float32))
+    by_both = torch.autograd.grad(ciou.loss(pred, target, reduction).sum(), (pred, target))
+    (by_pred,) = torch.autograd.grad(ciou.loss(pred, target.detach(), reduction).sum(), pred)
+    torch.testing.assert_close(by_both[0], by_pred, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(by_both[1].sum(-1), -by_pred.sum(-1), rtol=1e-3, atol=1e-5)  # both boxes may move
+
+
 def test_a_graph_that_is_kept_gives_the_same_again_whatever_became_of_the_first(leaf_loss_gradient):
     leaf, loss, expected = leaf_loss_gradient
     value = loss()
@@ -70,3 +79,19 @@ def test_checkpointing_and_saved_tensors_elsewhere(leaf_loss_gradient, reentrant
     with torch.autograd.graph.save_on_cpu():
         value = loss()
     assert torch.equal(torch.autograd.grad(value, leaf)[0], expected)
+
+
+def test_what_a_hook_gives_back_is_not_written_to(leaf_loss_gradient):
+    leaf, loss, expected = leaf_loss_gradient
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        value = loss()
+    before = [tensor.clone() for tensor in kept]
+    (found,) = torch.autograd.grad(3 * value, leaf)
+    assert torch.equal(found, 3 * expected)
+    assert all(torch.equal(tensor, was) for tensor, was in zip(kept, before, strict=True))

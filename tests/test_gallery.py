@@ -1,20 +1,25 @@
 """The pictures show what the package computes, are readable on light and dark pages, and stay small."""
 
+import io
+import re
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import iou_losses
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+DOCS = Path(__file__).parents[1] / "docs"
+PICTURES = DOCS / "pictures"
 sys.path.insert(0, str(EXAMPLES))
 
 import gallery  # noqa: E402
 import gallery_boxes  # noqa: E402
+import gallery_losses  # noqa: E402
 import picture_style  # noqa: E402
 from picture_style import THEMES, plt  # noqa: E402
 
@@ -37,6 +42,11 @@ def draw():
 def texts(figure):
     """Every text of a figure that is not empty."""
     return [text.get_text() for text in figure.findobj(plt.Text) if text.get_text()]
+
+
+def file_name(path, folder):
+    """The name of a picture's file in a folder, without its suffix."""
+    return path.relative_to(folder).with_suffix("").as_posix()
 
 
 def luminance(color):
@@ -66,10 +76,10 @@ def test_losses_differ_in_their_line_pattern_too(theme):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_a_picture_is_drawn_on_light_and_dark_within_the_budget(name, tmp_path):
-    paths = picture_style.draw_in_themes(FEW[name], tmp_path, name)
-    assert [path.stem for path in paths] == [f"{name}-light", f"{name}-dark"]
+    paths = picture_style.draw_in_themes(FEW[name], tmp_path, name, gallery.budget(name))
+    assert [file_name(path, tmp_path) for path in paths] == [f"{name}-light", f"{name}-dark"]
     for path in paths:
-        assert 2_000 < path.stat().st_size <= picture_style.BUDGET
+        assert 2_000 < path.stat().st_size <= gallery.budget(name)
     assert paths[0].read_bytes() != paths[1].read_bytes()
 
 
@@ -95,7 +105,7 @@ def test_descent_goes_nowhere_with_iou_and_home_with_the_others():
 @pytest.mark.parametrize("loss", gallery_boxes.FOUR)
 def test_a_field_has_arrows_where_there_is_a_gradient(loss):
     figure, axis = plt.subplots()
-    gallery_boxes.draw_field(axis, loss)
+    gallery_boxes.draw_field(axis, gallery_boxes.LOSSES[loss])
     (arrows,) = [artist for artist in axis.collections if hasattr(artist, "U")]
     whole = 36  # 6 x 6
     assert (len(arrows.U) < whole / 2) if loss == "iou" else (len(arrows.U) == whole)
@@ -110,25 +120,57 @@ def test_the_same_picture_has_the_same_bytes():
 
 
 @pytest.mark.parametrize(("budget", "suffix"), [(picture_style.BUDGET, ".svg"), (1_000, ".png")])
-def test_an_svg_over_the_budget_becomes_a_png(budget, suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(picture_style, "BUDGET", budget)
+def test_an_svg_over_the_budget_becomes_a_png(budget, suffix, tmp_path):
     for earlier in ("svg", "png"):
         (tmp_path / f"line-light.{earlier}").touch()
     figure, axis = plt.subplots(figsize=(2, 1))
     axis.plot([1, 2])
-    path = picture_style.save(figure, tmp_path, "line-light")
+    path = picture_style.save(figure, tmp_path, "line-light", budget)
     assert path.suffix == suffix
     assert path.stat().st_size > 0
     assert list(tmp_path.iterdir()) == [path]
     assert not plt.fignum_exists(figure.number)
 
 
+def test_a_png_over_the_budget_has_fewer_colours():
+    figure, axis = plt.subplots(figsize=(2, 1))
+    axis.imshow(torch.arange(400).view(20, 20).numpy(), cmap="viridis")
+    images = [Image.open(io.BytesIO(picture_style.raster(figure, budget))) for budget in (picture_style.BUDGET, 1_000)]
+    plt.close(figure)
+    many, few = (len(image.getcolors()) for image in images)
+    assert few <= 128 < many <= 256
+
+
 def test_every_picture_of_the_documentation_is_there_and_small():
     known = {f"{name}-{theme.name}" for name in FEW for theme in THEMES}
-    paths = list(PICTURES.iterdir())
-    assert {path.stem for path in paths} == known
+    paths = {path: file_name(path, PICTURES) for path in PICTURES.rglob("*.*")}
+    assert set(paths.values()) == known
     assert len(paths) == len(known)  # no SVG beside its PNG
-    assert all(path.stat().st_size <= picture_style.BUDGET for path in paths)
+    assert all(path.stat().st_size <= gallery.budget(name) for path, name in paths.items())
+
+
+def test_every_page_of_a_loss_shows_the_picture_of_its_losses():
+    pages = {path.stem: path.read_text() for path in (DOCS / "losses").iterdir()}
+    assert pages.keys() == gallery_losses.PAGES.keys()
+    for page, losses in gallery_losses.PAGES.items():
+        assert f"(../pictures/losses/{page}-light.png#only-light)" in pages[page]
+        documented = re.findall(r"^::: iou_losses\.(\w+Loss)$", pages[page], re.MULTILINE)
+        assert {type(loss).__name__ for loss in losses.values()} == set(documented), page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", gallery_losses.PAGES)
+def test_a_page_of_a_loss_has_a_field_for_each_of_its_losses_and_their_curves_beside_that_of_iou(page, draw):
+    losses = gallery_losses.PAGES[page]
+    *fields, passing = draw(f"losses/{page}", THEMES[0]).axes
+    assert [axis.get_title() for axis in fields] == list(losses)
+    curves = {line.get_label(): torch.tensor(line.get_ydata()) for line in passing.lines}
+    assert list(curves) == ["IoU", *losses]
+    boxes = gallery_boxes.slid(gallery_boxes.MOVING, torch.tensor(passing.lines[0].get_xdata()))
+    target = gallery_losses.TARGETS.get(page, gallery_boxes.SQUARE).expand_as(boxes)
+    torch.testing.assert_close(curves.pop("IoU"), 1 - iou_losses.paired_iou(boxes, target))
+    for title, curve in curves.items():
+        torch.testing.assert_close(curve, losses[title](boxes, target, reduction_override="none"))
 
 
 @pytest.fixture
@@ -166,4 +208,5 @@ def test_the_program_shows_its_help(run, capsys):
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     assert gallery.__doc__.split("\n")[0] in shown
-    assert all(f"    {name} " in shown for name in FEW)
+    assert all(f"    {name} " in shown for name in FEW if not name.startswith("losses/"))
+    assert "    losses/PAGE " in shown

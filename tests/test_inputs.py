@@ -12,6 +12,7 @@ LAYOUTS = {
     "strided numbers": lambda boxes: torch.stack([boxes, -boxes], -1)[..., 0],
     "reversed twice": lambda boxes: boxes.flip(0).contiguous().flip(0),
     "imaginary part of a conjugate": lambda boxes: torch.complex(boxes, -boxes).conj().imag,
+    "negative of what is in memory": lambda boxes: torch._neg_view(-boxes),
 }
 
 

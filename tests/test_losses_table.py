@@ -1,6 +1,7 @@
 """docs/losses.md lists every public loss, and says of each what its case says."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,12 @@ from cases import CASES, GOLDEN_PAIRS
 import iou_losses
 from iou_losses import BoxLoss
 
-TEXT = (Path(__file__).parents[1] / "docs" / "losses.md").read_text()
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import losses_table  # noqa: E402
+
+TEXT = losses_table.DOCUMENT.read_text()
 AT_A_GLANCE, WHICH, ELSEWHERE, _ = re.split(r"\n## .*\n", TEXT)
 
 
@@ -29,13 +35,16 @@ PUBLIC = {kind for kind in vars(iou_losses).values() if isinstance(kind, type) a
     BoxLoss
 }
 CASE_OF = {repr(case.build()): case for case in CASES}
-TABLE = [(row, eval(row["loss"].strip("`"), vars(iou_losses))) for row in rows(AT_A_GLANCE)]
+LINKS = [(match["loss"], match["page"]) for match in losses_table.ROW.finditer(TEXT)]
+TABLE = [(row, losses_table.built(loss)) for row, (loss, _) in zip(rows(AT_A_GLANCE), LINKS, strict=True)]
 COMBINED = [(row, module) for row, module in TABLE if isinstance(getattr(module, "base", None), BoxLoss)]
 ALONE = [pair for pair in TABLE if pair not in COMBINED]
 
 
 def over(table):
-    return pytest.mark.parametrize(("row", "module"), table, ids=[row["loss"].strip("`") for row, _ in table])
+    return pytest.mark.parametrize(
+        ("row", "module"), table, ids=[row["loss"].partition("]")[0].strip("[`") for row, _ in table]
+    )
 
 
 def test_every_public_loss_has_a_row_and_advice():
@@ -46,6 +55,11 @@ def test_every_public_loss_has_a_row_and_advice():
 @over(TABLE)
 def test_a_row_is_a_loss_that_works(row, module):
     assert module(*GOLDEN_PAIRS).isfinite()
+
+
+@pytest.mark.parametrize(("loss", "page"), LINKS)
+def test_a_row_links_to_the_page_of_its_loss(loss, page):
+    assert f"\n::: iou_losses.{type(losses_table.built(loss)).__name__}\n" in (ROOT / "docs" / page).read_text()
 
 
 @over(ALONE)
@@ -76,6 +90,20 @@ def test_a_paper_is_the_one_that_the_docstring_cites_and_not_older_than_its_numb
 @over(TABLE)
 def test_a_cost_is_a_number_or_not_measured_yet(row, module):
     assert all(re.fullmatch(r"-|\d+\.\d", row[column]) for column in ("cost", "cost, formula"))
+
+
+def test_writing_the_costs_leaves_everything_else_as_it_is():
+    pytest.importorskip("torchvision", reason="what measures the costs compares with it")
+    from family_cost import filled
+
+    (table,) = losses_table.TABLE.findall(TEXT)
+    note = table.strip().rpartition("\n\n")[2]
+    costs = {loss: (row["cost"], row["cost, formula"]) for (row, _), (loss, _) in zip(TABLE, LINKS, strict=True)}
+    assert filled(table, costs, note) == table
+    changed = filled(table, costs | {"CIoULoss()": ("7.7", "8.8")}, note).splitlines()
+    (line,) = set(changed) - set(table.splitlines())
+    assert line.startswith("| [`CIoULoss()`](losses/ciou.md) | 2020 |")
+    assert line.endswith("| 7.7 | 8.8 |")
 
 
 def test_what_others_do_differently_is_tested_and_no_such_test_is_left_out():

@@ -138,6 +138,12 @@ def test_labels_may_be_any_integers():
         assert torch.equal(nms(some, scores, 0.5, labels=other), expected)
 
 
+def test_a_similarity_of_exactly_the_threshold_lowers_the_score():
+    halves = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 5]])
+    _, scores = soft_nms(halves, torch.tensor([0.75, 0.5]), method="linear", threshold=0.5)
+    assert scores.tolist() == [0.75, 0.25]
+
+
 def test_a_similarity_of_exactly_the_threshold_stays():
     pair = torch.tensor([[0.0, 0, 2, 1], [0, 0, 1, 1]])  # IoU 1/2
     assert nms(pair, torch.tensor([0.9, 0.8]), 0.5).tolist() == [0, 1]

@@ -10,16 +10,17 @@ from iou_losses.elementary import power
 from iou_losses.losses.ciou import aspect_term
 from iou_losses.losses.diou import centre_distance
 from iou_losses.losses.giou import empty_share
-from iou_losses.losses.iou import iou, iou_and_union
+from iou_losses.losses.iou import iou_and_union, steep_iou
 
 
 def alpha_iou_cost(pair: Pair, alpha: float) -> Tensor:
     """Return 1 - IoU^alpha."""
-    return 1 - power(iou(pair), alpha)
+    return 1 - power(steep_iou(pair), alpha)
 
 
 def alpha_giou_cost(pair: Pair, alpha: float) -> Tensor:
     """Return 1 - IoU^alpha + ((C - U) / C)^alpha."""
+    pair = pair.by_axis
     overlap, union = iou_and_union(pair)
     return 1 - power(overlap, alpha) + power(empty_share(pair, union), alpha)
 
@@ -31,7 +32,7 @@ def alpha_diou_cost(pair: Pair, alpha: float) -> Tensor:
 
 def alpha_ciou_cost(pair: Pair, alpha: float) -> Tensor:
     """Return 1 - IoU^alpha + (rho^2 / c^2)^alpha + (beta v)^alpha, with CIoU's own alpha as the constant beta."""
-    overlap = iou(pair)
+    overlap = steep_iou(pair)
     beta, v = aspect_term(pair, overlap)
     return 1 - power(overlap, alpha) + power(centre_distance(pair), alpha) + power(beta * v, alpha)
 

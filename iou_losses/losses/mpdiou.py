@@ -13,10 +13,9 @@ from iou_losses.losses.iou import iou
 
 
 def mpdiou_cost(pair: Pair, diagonal: float) -> Tensor:
-    """Return 1 - IoU + (d1^2 + d2^2) / (W^2 + H^2), an absolute length: the scale is undone."""
-    low, high = pair.corner_offsets
-    image = diagonal * pair.scale
-    return 1 - iou(pair) + squared_length(low / image) + squared_length(high / image)
+    """Return 1 - IoU + (d1^2 + d2^2) / (W^2 + H^2), absolute lengths: the image scales them, not the hull."""
+    (low1, high1), (low2, high2) = pair.box1, pair.box2
+    return 1 - iou(pair) + squared_length((low1 - low2) / diagonal) + squared_length((high1 - high2) / diagonal)
 
 
 def image_diagonal(image_size: tuple[float, float]) -> float:

@@ -134,10 +134,11 @@ def wiou_loss(
 class WIoULoss(BoxLoss):
     """`wiou_loss` as a module that keeps the running mean of L_IoU; or its focus on another loss.
 
-    The mean is a buffer of this module alone, saved in its `state_dict`, in float32 at least.
-    Versions 2 and 3 update it before they use it, in `train()` mode only and without waiting for
-    the device. Boxes of weight 0 and NaN rows do not count; a batch without boxes leaves it as it
-    is. As the base of another module it does not see the weights, so every box counts.
+    The mean is a buffer of this module alone, saved in its `state_dict`, in float32 at least, on the
+    CPU at first and then where the boxes are. Versions 2 and 3 update it before they use it, in
+    `train()` mode only and without waiting for the device. Boxes of weight 0 and NaN rows do not
+    count; a batch without boxes leaves it as it is. As the base of another module it does not see
+    the weights, so every box counts.
 
     Args:
         reduction, eps, fmt, version, gamma, alpha, delta: as in `wiou_loss`, with `reduction="mean"`.
@@ -197,7 +198,7 @@ class WIoULoss(BoxLoss):
         hyper_parameters = {"version": version, "gamma": gamma, "alpha": alpha, "delta": delta}
         super().__init__(reduction, eps, fmt=fmt, loss_weight=loss_weight, **hyper_parameters)
         self.momentum, self.sync, self.base = momentum, sync, base
-        self.register_buffer("mean", torch.ones(()))
+        self.register_buffer("mean", torch.ones((), dtype=torch.float32, device="cpu"))
         self._hyper_parameters += ("mean",)
 
     def compute(
@@ -236,6 +237,8 @@ class WIoULoss(BoxLoss):
             sums = torch.stack([total, count])
             distributed.all_reduce(sums)
             total, count = sums
+        if self.mean.device != total.device:
+            self.mean = self.mean.to(total.device)
         moved = self.mean.lerp((total / count).to(self.mean.dtype), self.momentum)
         self.mean.copy_(torch.where(moved.isnan(), self.mean, moved))  # 0/0 where no box counts
 

@@ -16,15 +16,19 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-
-# The private names of torch are here, and `forward_ad._current_level`.
-from torch._C import _get_tracing_state, _len_torch_dispatch_stack
-from torch._C._autograd import _get_current_graph_task_keep_graph
-from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from iou_losses.boxes import FORMATS, Pair, corners_of
+
+try:  # all that torch calls private
+    from torch._C import _get_tracing_state, _len_torch_dispatch_stack
+    from torch._C._autograd import _get_current_graph_task_keep_graph, _top_saved_tensors_default_hooks
+    from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
+
+    KNOWN_TORCH = hasattr(forward_ad, "_current_level")
+except ImportError:  # a torch that nobody has tried: everything works by the formulas
+    KNOWN_TORCH = False
 
 FORMAT_CODES = {fmt: code for code, fmt in enumerate(FORMATS)}
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
@@ -44,7 +48,7 @@ MATRIX = (_int64, _int64, _int64, _pointer, _pointer, _int, _int, _pointer, _int
 
 def load() -> tuple[ctypes.CDLL | None, str | None]:
     """Load the best library that is built and that this processor runs; none is an answer too."""
-    if os.environ.get("IOU_LOSSES_NATIVE") == "0":
+    if not KNOWN_TORCH or os.environ.get("IOU_LOSSES_NATIVE") == "0":
         return None, None
     for isa in INSTRUCTION_SETS.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
         for folder in __path__:  # an editable install keeps the library beside another copy of the package
@@ -186,6 +190,7 @@ class PairedLoss(torch.autograd.Function):
         loss, gradient = call.run(pred, target, with_gradient=True)
         ctx.save_for_backward(pred, target, gradient)
         ctx.call = call
+        ctx.owns_gradient = _top_saved_tensors_default_hooks(False) is None  # else it may come back as another's
         return loss
 
     @staticmethod
@@ -200,7 +205,7 @@ class PairedLoss(torch.autograd.Function):
             return gradient, None, None
         if call.factor is None:
             grad = grad.unsqueeze(-1)
-        if not is_last_use(grad):
+        if not (ctx.owns_gradient and is_last_use(grad)):
             return grad * gradient, None, None
         # The graph ends here, and the saved gradient with it: it becomes the result.
         unchanged = grad.dim() == 0 and grad.item() == 1

@@ -5,7 +5,10 @@
 
 // Yu 2016, arXiv:1608.01471, with a floor
 template <class P>
-INLINE auto log_iou_cost(const P& pair, Parameters) { return -logarithm(at_least(iou(pair), 1e-6)); }
+INLINE auto log_iou_cost(const P& pair, Parameters) {
+    const auto thick = by_axis(pair);
+    return thick.by_coordinates(-logarithm(at_least(iou(thick), 1e-6)));
+}
 template <class P>
 INLINE auto square_iou_cost(const P& pair, Parameters) { return 1 - square(iou(pair)); }
 
@@ -24,7 +27,9 @@ INLINE auto focal_eiou_cost(const P& pair, Parameters p) { return power(detach(i
 template <class P>
 INLINE auto extended_distance(const P& pair) {
     using T = typename P::Scalar;
-    const auto overlap = pair.overlap(), signed_ = pair.signed_overlap(), inner = pair.inner_edges();
+    const auto overlap = pair.overlap();
+    const auto signed_ = pair.signed_overlap();
+    const auto inner = pair.inner_edges();
     const auto gap = vector(signed_.x - overlap.x, signed_.y - overlap.y);  // 0 or negative
     const auto intersection = area(overlap) + gap.x * inner.y + gap.y * inner.x;
     const auto areas = pair.area1() + pair.area2();
@@ -40,13 +45,17 @@ INLINE auto extended_iou_cost(const P& pair, Parameters p) { return smooth_l1(ex
 // Gevorgyan 2022, arXiv:2205.12740
 template <class V>
 INLINE auto sine_of_double_angle(const V& offset) {
-    const auto dx = absolute(offset.x), dy = absolute(offset.y);
-    const auto x = quotient(dx, dx + dy), y = quotient(dy, dx + dy);
+    const auto dx = absolute(offset.x);
+    const auto dy = absolute(offset.y);
+    const auto x = quotient(dx, dx + dy);
+    const auto y = quotient(dy, dx + dy);
     return quotient(2.0 * (x * y), x * x + y * y);
 }
 template <class P, class X, class Y, class F>
 INLINE auto shape_term(const P& pair, const Vector<X, Y>& factor, F power) {
-    const auto change = pair.change(), a = pair.size1(), b = pair.size2();
+    const auto change = pair.change();
+    const auto a = pair.size1();
+    const auto b = pair.size2();
     const auto w = pair.template ratio<1>(absolute(change.x), max(a.x, b.x));
     const auto h = pair.template ratio<1>(absolute(change.y), max(a.y, b.y));
     return power(saturation(factor.x * w)) + power(saturation(factor.y * h));
@@ -57,7 +66,8 @@ INLINE auto siou_cost(const P& pair, Parameters p) {
     const auto offset = pair.offset();
     const auto hull = pair.hull();
     const auto sharpness = 2 - sine_of_double_angle(offset);
-    const auto x = square(pair.template ratio<1>(offset.x, hull.x)), y = square(pair.template ratio<1>(offset.y, hull.y));
+    const auto x = square(pair.template ratio<1>(offset.x, hull.x));
+    const auto y = square(pair.template ratio<1>(offset.y, hull.y));
     const auto distance = saturation(sharpness * x) + saturation(sharpness * y);
     const auto one = vector(constant(T(1)), constant(T(1)));
     return 1 - iou(pair) + 0.5 * (distance + shape_term(pair, one, [&](const auto& a) INLINE_LAMBDA { return power(a, p[0]); }));
@@ -65,19 +75,23 @@ INLINE auto siou_cost(const P& pair, Parameters p) {
 
 // He 2021, arXiv:2110.13675
 template <class P>
-INLINE auto alpha_iou_cost(const P& pair, Parameters p) { return 1 - power(iou(pair), p[0]); }
+INLINE auto alpha_iou_cost(const P& pair, Parameters p) {
+    const auto thick = by_axis(pair);
+    return thick.by_coordinates(1 - power(iou(thick), p[0]));
+}
 template <class P>
 INLINE auto alpha_giou_cost(const P& pair, Parameters p) {
-    return 1 - power(iou(pair), p[0]) + power(empty_share(pair), p[0]);
+    const auto thick = by_axis(pair);
+    return thick.by_coordinates(1 - power(iou(thick), p[0]) + power(empty_share(thick), p[0]));
 }
 template <class P>
 INLINE auto alpha_diou_cost(const P& pair, Parameters p) {
-    return alpha_iou_cost(pair, p) + power(centre_distance(pair), p[0]);
+    return alpha_iou_cost(pair, p) + pair.by_coordinates(power(centre_distance(pair), p[0]));
 }
 template <class P>
 INLINE auto alpha_ciou_cost(const P& pair, Parameters p) {
-    const auto overlap = iou(pair);
-    return 1 - power(overlap, p[0]) + power(centre_distance(pair), p[0]) + power(aspect_term(pair, overlap, 0), p[0]);
+    const auto aspect = power(aspect_term(pair, iou(by_axis(pair)), 0), p[0]);
+    return alpha_iou_cost(pair, p) + pair.by_coordinates(power(centre_distance(pair), p[0]) + aspect);
 }
 
 // Tong 2023, arXiv:2301.10051
@@ -101,14 +115,18 @@ INLINE auto wiou3_cost(const P& pair, Parameters p) {
     return constant(focus) * wiou_cost(pair);
 }
 
-// Ma 2023, arXiv:2307.07662: an absolute length, so the scale is undone
+// Ma 2023, arXiv:2307.07662: absolute lengths, which the image scales, not the hull
 template <class P>
 INLINE auto mpdiou_cost(const P& pair, Parameters p) {
     using T = typename P::Scalar;
-    const T image = T(p[0]) * pair.scale;
-    const auto share = [&](const auto& d) INLINE_LAMBDA { return chain(d.v / image, 1 / image, d); };
-    const auto low = pair.low_offset(), high = pair.high_offset();
-    return 1 - iou(pair) + squared_length(vector(share(low.x), share(low.y))) + squared_length(vector(share(high.x), share(high.y)));
+    const T image = T(p[0]);
+    const auto share = [&](const auto& from, const auto& to) INLINE_LAMBDA {
+        const auto x = from.x - to.x;
+        const auto y = from.y - to.y;
+        return squared_length(vector(chain(x.v / image, 1 / image, x), chain(y.v / image, 1 / image, y)));
+    };
+    return pair.by_coordinates(1 - iou(pair)) + unscaled(share(pair.box1.low(), pair.box2.low())) +
+           unscaled(share(pair.box1.high(), pair.box2.high()));
 }
 
 // Zhang 2023, arXiv:2312.17663: weights crossed on purpose
@@ -129,7 +147,9 @@ INLINE auto shape_iou_cost(const P& pair, Parameters p) {
 // Liu 2024, Neural Networks 170, 276-284
 template <class P>
 INLINE auto edge_distance(const P& pair) {
-    const auto low = pair.low_offset(), high = pair.high_offset(), size = pair.size2();
+    const auto low = pair.low_offset();
+    const auto high = pair.high_offset();
+    const auto size = pair.size2();
     return pair.template ratio<1>(0.25 * (absolute(low.x) + absolute(high.x)), size.x) +
            pair.template ratio<1>(0.25 * (absolute(low.y) + absolute(high.y)), size.y);
 }
@@ -178,15 +198,19 @@ INLINE auto bounded_iou_cost(const P& pair, Parameters p) {
         return smooth_l1(centre, p[0]) + smooth_l1(size, p[0]);
     };
     const auto offset = pair.offset();
-    const auto change = pair.change(), a = pair.size1(), b = pair.size2();
+    const auto change = pair.change();
+    const auto a = pair.size1();
+    const auto b = pair.size2();
     return term(offset.x, change.x, a.x, b.x) + term(offset.y, change.y, a.y, b.y);
 }
 
 // Liu 2025, arXiv:2507.12420
 template <class P, class T>
 INLINE auto interpolated_iou(const P& pair, const Plain<T>& rest) {
-    const auto low = pair.low_offset(), high = pair.high_offset();
-    const auto start = pair.box2.low(), end = pair.box2.high();
+    const auto low = pair.low_offset();
+    const auto high = pair.high_offset();
+    const auto start = pair.box2.low();
+    const auto end = pair.box2.high();
     const auto zero = constant(T(0));
     const auto size2 = vector(end.x - start.x, end.y - start.y) * pair.scale;
     // By offsets, not by corners: a corner that is nearly the target's would be rounded to it.
@@ -214,7 +238,9 @@ template <class P>
 INLINE auto gcd_cost(const P& pair, Parameters) {
     using T = typename P::Scalar;
     const auto offset = pair.offset();
-    const auto twice = pair.change(), a = pair.size1(), b = pair.size2();
+    const auto twice = pair.change();
+    const auto a = pair.size1();
+    const auto b = pair.size2();
     const auto change = vector(0.5 * twice.x, 0.5 * twice.y);
     const auto sum = [&](auto f) INLINE_LAMBDA {
         return ((f(offset.x, a.x) + f(offset.x, b.x)) + (f(change.x, a.x) + f(change.x, b.x))) +

@@ -44,7 +44,8 @@ INLINE auto aspect_term(const P& pair, const I& overlap, double iou_threshold) {
     using T = typename P::Scalar;
     constexpr double four_by_pi_squared = 0.40528473456935108578;
     const auto v = four_by_pi_squared * square(pair.turn());
-    const auto v_ = detach(v), overlap_ = detach(overlap);
+    const auto v_ = detach(v);
+    const auto overlap_ = detach(overlap);
     auto alpha = pair.template ratio<0>(v_, (1 - overlap_) + v_);
     alpha.v = overlap_.v < T(iou_threshold) ? T(0) : alpha.v;
     return alpha * v;

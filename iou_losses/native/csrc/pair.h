@@ -60,6 +60,22 @@ struct Box {
     }
 };
 
+// Partials by x and by y, each times its own factor.
+template <class T, unsigned A>
+INLINE auto stretched(Dual<T, A> a, T by_x, T by_y) {
+    each_partial<A>([&](auto i) INLINE_LAMBDA { a[i] *= decltype(i)::value % 2 ? by_y : by_x; });
+    return a;
+}
+// A result whose partials are by the coordinates themselves, not by scaled ones.
+template <class T, unsigned A>
+struct Unscaled {
+    Dual<T, A> dual;
+};
+template <class T, unsigned A>
+INLINE Unscaled<T, A> unscaled(const Dual<T, A>& dual) { return {dual}; }
+template <class T, unsigned A, unsigned B>
+INLINE auto operator+(const Unscaled<T, A>& a, const Unscaled<T, B>& b) { return unscaled(a.dual + b.dual); }
+
 // A box of a matrix: what depends on it alone was computed once.
 template <class T, bool Scaled>
 struct KnownBox : Box<T, 0> {
@@ -93,17 +109,29 @@ struct Pair {
     INLINE auto size2() const { return box2.size() * scale; }
     // From the second centre to the first.
     INLINE auto offset() const { return variables<OFFSET>(offset_of_corners()); }
-    // From the second size to the first.
-    INLINE auto change() const { return variables<CHANGE>(change_of_corners()); }
     // The overlap, negative where there is a gap.
-    INLINE auto signed_overlap() const { return variables<OVERLAP>(overlap_of_corners()); }
+    INLINE auto signed_overlap() const { return unscaled_overlap() * scale; }
     INLINE auto overlap() const {
-        const auto a = signed_overlap();
-        return vector(extent(a.x), extent(a.y));
+        const auto a = unscaled_overlap();  // a gap that the scale takes to 0 is one
+        return vector(extent(a.x), extent(a.y)) * scale;
     }
     // The sum of both inner edges, which bound the overlap or the gap, from the low corner of the hull.
     INLINE auto inner_edges() const { return variables<INNER>(inner_edges_of_corners()); }
 
+    // From the second size to the first: by offsets of the corners where these are less than a size, so that
+    // nearly equal boxes keep their digits; an inverted box has no size.
+    INLINE auto change() const {
+        const auto low = low_offset();
+        const auto high = high_offset();
+        const auto moved = variables<CHANGE>(change_of_corners());
+        const auto a = size1();
+        const auto b = size2();
+        const auto near = [](const auto& d, const auto& e, const auto& w, const auto& w_g) INLINE_LAMBDA {
+            return std::abs(d.v) + std::abs(e.v) < min(w, w_g).v;
+        };
+        return vector(select(near(low.x, high.x, a.x, b.x), moved.x, a.x - b.x),
+                      select(near(low.y, high.y, a.y, b.y), moved.y, a.y - b.y));
+    }
     // From the corners of the second box to those of the first.
     INLINE auto low_offset() const {
         return vector(box1.low().x - box2.low().x, box1.low().y - box2.low().y) * scale;
@@ -122,7 +150,8 @@ struct Pair {
         if constexpr (KNOWN<Box1>) {  // right in value, and cheaper
             return constant(box2.known_angle - box1.known_angle);
         } else {
-            const auto a = diagonal(size1()), b = diagonal(size2());
+            const auto a = diagonal(size1());
+            const auto b = diagonal(size2());
             return atan2(a.y * b.x - a.x * b.y, a.x * b.x + a.y * b.y);
         }
     }
@@ -141,10 +170,20 @@ struct Pair {
         return through_both<INNER>(result, inner_edges_of_corners(), change);
     }
 
+    // The same by the coordinates themselves.
+    template <unsigned A>
+    INLINE auto by_coordinates(const Dual<T, A>& result) const {
+        return unscaled(stretched(by_corners(result), scale, scale));
+    }
+    template <unsigned A>
+    INLINE auto by_coordinates(const Unscaled<T, A>& result) const { return result; }
+
     // 1 where all coordinates are equal, inverted or not, else 0.
     INLINE T same() const {
-        const auto a = box1.low(), b = box1.high();
-        const auto c = box2.low(), d = box2.high();
+        const auto a = box1.low();
+        const auto b = box1.high();
+        const auto c = box2.low();
+        const auto d = box2.high();
         return T(int(a.x.v == c.x.v) & int(a.y.v == c.y.v) & int(b.x.v == d.x.v) & int(b.y.v == d.y.v));
     }
 
@@ -171,36 +210,73 @@ private:
 
     // Over all four corner values, so that an inverted box stays inside its hull.
     INLINE auto hull_of_corners() const {
-        const auto a = box1.low(), b = box1.high();
-        const auto c = box2.low(), d = box2.high();
+        const auto a = box1.low();
+        const auto b = box1.high();
+        const auto c = box2.low();
+        const auto d = box2.high();
         return vector(max(max(b.x, a.x), max(d.x, c.x)) - min(min(a.x, b.x), min(c.x, d.x)),
                       max(max(b.y, a.y), max(d.y, c.y)) - min(min(a.y, b.y), min(c.y, d.y))) * scale;
     }
     INLINE auto size_of_corners() const { return box1.size() * scale; }
     INLINE auto overlap_of_corners() const {
         return vector(min(box1.high().x, box2.high().x) - max(box1.low().x, box2.low().x),
-                      min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y)) * scale;
+                      min(box1.high().y, box2.high().y) - max(box1.low().y, box2.low().y));
     }
+    INLINE auto unscaled_overlap() const { return variables<OVERLAP>(overlap_of_corners()); }
     // Differences first: map coordinates keep their digits.
     INLINE auto offset_of_corners() const {
         return vector(0.5 * ((box1.low().x - box2.low().x) + (box1.high().x - box2.high().x)),
                       0.5 * ((box1.low().y - box2.low().y) + (box1.high().y - box2.high().y))) * scale;
     }
-    // By offsets of the corners where these are less than a size, so that nearly equal boxes keep their
-    // digits; an inverted box has no size.
     INLINE auto change_of_corners() const {
-        const auto low = low_offset(), high = high_offset();
-        const auto a = size_of_corners(), b = size2();
-        const auto near = [](const auto& d, const auto& e, const auto& w, const auto& w_g) INLINE_LAMBDA {
-            return std::abs(d.v) + std::abs(e.v) < min(w, w_g).v;
-        };
-        return vector(select(near(low.x, high.x, a.x, b.x), high.x - low.x, a.x - b.x),
-                      select(near(low.y, high.y, a.y, b.y), high.y - low.y, a.y - b.y));
+        const auto low = low_offset();
+        const auto high = high_offset();
+        return vector(high.x - low.x, high.y - low.y);
     }
     INLINE auto inner_edges_of_corners() const {
-        const auto a = box1.low(), b = box1.high();
-        const auto c = box2.low(), d = box2.high();
-        const auto x = min(min(a.x, b.x), min(c.x, d.x)), y = min(min(a.y, b.y), min(c.y, d.y));
+        const auto a = box1.low();
+        const auto b = box1.high();
+        const auto c = box2.low();
+        const auto d = box2.high();
+        const auto x = min(min(a.x, b.x), min(c.x, d.x));
+        const auto y = min(min(a.y, b.y), min(c.y, d.y));
         return vector((max(a.x, c.x) - x) + (min(b.x, d.x) - x), (max(a.y, c.y) - y) + (min(b.y, d.y) - y)) * scale;
     }
 };
+
+// The same boxes with x and y in units of their own, which areas and their ratios allow: no side is thin, so
+// that slopes can be multiplied by large ones. Partials are by lengths in these units.
+template <class P>
+struct ByAxis {
+    using Scalar = typename P::Scalar;
+    P plain;  // in the units of the boxes
+    Scalar scale_x, scale_y;
+
+    INLINE explicit ByAxis(const P& pair) : plain(copy(pair.box1), copy(pair.box2), pair.eps, Scalar(1)) {
+        const auto hull = plain.hull();
+        scale_x = unit_scale(hull.x.v);
+        scale_y = unit_scale(hull.y.v);
+    }
+    // Number by number: a copied array would keep the loop from vectorising.
+    template <class B>
+    static INLINE B copy(const B& box) { return {{box.corner[0], box.corner[1], box.corner[2], box.corner[3]}}; }
+    template <class X, class Y>
+    INLINE auto scaled(const Vector<X, Y>& a) const { return vector(a.x * scale_x, a.y * scale_y); }
+    INLINE auto hull() const { return scaled(plain.hull()); }
+    INLINE auto overlap() const { return scaled(plain.overlap()); }
+    INLINE auto area1() const { return area(scaled(plain.size1())); }
+    INLINE auto area2() const { return area(scaled(plain.size2())); }
+    INLINE auto same() const { return plain.same(); }
+    template <class D>
+    INLINE auto padded(const D& measure) const { return measure + constant(plain.eps * scale_x * scale_y); }
+    template <class N, class D>
+    INLINE auto ratio(const N& numerator, const D& denominator, Scalar undefined = Scalar(0)) const {
+        return quotient(numerator, padded(denominator), undefined);
+    }
+    template <unsigned A>
+    INLINE auto by_coordinates(const Dual<Scalar, A>& result) const {
+        return unscaled(plain.by_corners(stretched(result, scale_x, scale_y)));
+    }
+};
+template <class P>
+INLINE ByAxis<P> by_axis(const P& pair) { return ByAxis<P>(pair); }

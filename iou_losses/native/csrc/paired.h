@@ -17,14 +17,13 @@ void paired_rows(F formula, Index rows, const T* pred, const T* target, T eps, T
     IVDEP
     for (Index i = 0; i < rows; ++i) {
         const Pair<T, Box<T, mask>, Box<T, 0>> pair(load<mask>(pred + 4 * i), load<0>(target + 4 * i), eps);
-        const auto result = pair.by_corners(formula(pair));
+        const auto result = pair.by_coordinates(formula(pair)).dual;
         loss[i] = result.v;
         if constexpr (Gradient) {
-            const T scale = pair.scale * factor;
-            left[i] = result.d[0] * scale;
-            top[i] = result.d[1] * scale;
-            right[i] = result.d[2] * scale;
-            bottom[i] = result.d[3] * scale;
+            left[i] = result.d[0] * factor;
+            top[i] = result.d[1] * factor;
+            right[i] = result.d[2] * factor;
+            bottom[i] = result.d[3] * factor;
         }
     }
     if constexpr (Gradient) {
