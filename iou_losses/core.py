@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from iou_losses import native
 from iou_losses.boxes import FORMATS, Pair, corners_of
+from iou_losses.native import compiled
 from iou_losses.reduction import check_reduction, reduce, reducing_factor
 
 Chosen = TypeVar("Chosen")
@@ -54,6 +55,8 @@ def paired_values(
 
     With a kernel and a `factor`, the sum of the values times the factor.
     """
+    if kernel is None and compiled.goes_into_the_graph(formula, pred, target, parameters):
+        return compiled.paired_in_graph(formula, pred, target, formats, eps, parameters)
     if kernel is None:
         return formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
     return native.paired(native.Call(kernel, formula, formats, eps, parameters, factor), pred, target)

@@ -23,12 +23,15 @@ from iou_losses.boxes import FORMATS, Pair, corners_of
 
 try:  # all that torch calls private
     from torch._C import _get_tracing_state, _len_torch_dispatch_stack
-    from torch._C._autograd import _get_current_graph_task_keep_graph, _top_saved_tensors_default_hooks
+    from torch._C._autograd import _get_current_graph_task_keep_graph
     from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 
     KNOWN_TORCH = hasattr(forward_ad, "_current_level")
 except ImportError:  # a torch that nobody has tried: everything works by the formulas
     KNOWN_TORCH = False
+
+# The hooks on saved tensors that are in force; an old torch does not tell, so there may always be some.
+saved_tensors_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignore_is_tracing: True)
 
 FORMAT_CODES = {fmt: code for code, fmt in enumerate(FORMATS)}
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
@@ -190,7 +193,7 @@ class PairedLoss(torch.autograd.Function):
         loss, gradient = call.run(pred, target, with_gradient=True)
         ctx.save_for_backward(pred, target, gradient)
         ctx.call = call
-        ctx.owns_gradient = _top_saved_tensors_default_hooks(False) is None  # else it may come back as another's
+        ctx.owns_gradient = saved_tensors_hooks(False) is None  # else it may come back as another's
         return loss
 
     @staticmethod

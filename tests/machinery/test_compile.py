@@ -2,14 +2,30 @@
 
 import os
 import shutil
+from unittest import mock
 
 import pytest
 import torch
+from cases import ciou, ordinary_pairs
 from subjects import assert_same, boxes, every_subject_thoroughly, value_and_gradient
+
+from iou_losses import native, native_isa
 
 pytestmark = [pytest.mark.usefixtures("fresh_compiler"), pytest.mark.filterwarnings("ignore:`?torch.jit")]
 SIZES = (20, 33, 7)
 compiler = shutil.which(os.environ.get("CXX", "g++"))  # the one that inductor takes
+
+
+@pytest.fixture(params=["engine", "formula"])
+def engine(request):
+    """With the engine's operator in the graph, and with the formula."""
+    if request.param == "engine":
+        if native_isa() is None:
+            pytest.skip("the engine is not built or turned off")
+        yield
+    else:
+        with mock.patch.object(native, "_library", None):
+            yield
 
 
 def assert_compiles(build, backend):
@@ -22,12 +38,57 @@ def assert_compiles(build, backend):
 
 @pytest.mark.slow
 @every_subject_thoroughly
-def test_forward_and_backward_are_one_graph_for_any_number_of_boxes(build):
+def test_forward_and_backward_are_one_graph_for_any_number_of_boxes(build, engine):
     assert_compiles(build, "aot_eager")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiler is None, reason="inductor needs a C++ compiler")
 @every_subject_thoroughly
-def test_inductor_gives_the_same_values_and_gradients(build):
+def test_inductor_gives_the_same_values_and_gradients(build, engine):
     assert_compiles(build, "inductor")
+
+
+def operators_of(function, *arguments):
+    """The names of the operators that torch.compile finds in a function, which is called."""
+    found = []
+
+    def backend(graph, example_inputs):
+        found.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    torch.compile(function, backend=backend, fullgraph=True)(*arguments)
+    return found
+
+
+in_graph = pytest.mark.skipif(
+    native_isa() is None or not hasattr(torch.compiler, "is_exporting"), reason="needs the engine and a recent torch"
+)
+
+
+@in_graph
+@pytest.mark.slow
+def test_the_engine_is_one_operator_of_the_graph_with_the_bits_of_the_eager_call():
+    pred, target = ordinary_pairs(50, 7, torch.float32)
+    assert any("iou_losses.paired" in name for name in operators_of(ciou.loss, pred, target))
+    compiled = torch.compile(ciou.loss, backend="aot_eager", fullgraph=True)
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        leaf, other = pred.to(dtype, copy=True).requires_grad_(), target.to(dtype)
+        (gradient,) = torch.autograd.grad(compiled(leaf, other).sum(), leaf)
+        assert torch.equal(gradient, torch.autograd.grad(ciou.loss(leaf, other).sum(), leaf)[0])
+
+
+@in_graph
+@pytest.mark.slow
+def test_the_formula_is_in_the_graph_where_the_operator_does_not_serve():
+    pred, target = ordinary_pairs(20, 8, torch.float32)
+    wanted = target.clone().requires_grad_()
+    for function in (
+        lambda: ciou.loss(pred, wanted),
+        lambda: torch.func.grad(lambda boxes: ciou.loss(boxes, target, "sum"))(pred),
+        lambda: torch.func.vmap(ciou.loss)(pred, target),
+    ):
+        assert not any("iou_losses" in name for name in operators_of(function))
+    for strict in (True, False):
+        exported = torch.export.export(ciou.build("mean"), (pred, target), strict=strict)
+        assert "iou_losses" not in exported.graph_module.code

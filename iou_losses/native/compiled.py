@@ -1,0 +1,111 @@
+"""The engine in the graphs of torch.compile: one operator, which gives each box's loss and its gradient.
+
+On a CPU that is many times as fast as what inductor makes of the formula. Exported graphs have the formula: they are
+to run where this package is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from iou_losses import native
+
+# An old torch does not tell an export from a compilation, so both have the formula.
+is_exporting = getattr(torch.compiler, "is_exporting", lambda: True)
+# The parameters one by one: a list of floats cannot hold a symbolic one.
+PARAMETERS = "".join(f", float parameter{i}=0" for i in range(native.MAX_PARAMETERS))
+SCHEMA = (
+    "(Tensor pred, Tensor target, str formula, str fmt1, str fmt2, float eps, bool with_gradient"
+    f"{PARAMETERS}) -> (Tensor, Tensor)"
+)
+
+
+@torch.library.custom_op("iou_losses::paired", mutates_args=(), schema=SCHEMA)
+def paired(
+    pred: Tensor,
+    target: Tensor,
+    formula: str,
+    fmt1: str,
+    fmt2: str,
+    eps: float,
+    with_gradient: bool,
+    *parameters: float,
+) -> tuple[Tensor, Tensor]:
+    """Give the loss of each box, and its gradient by pred where wanted."""
+    kernel = native.entry_point(formula, pred.dtype, native.PAIRED)
+    assert kernel is not None  # known before the operator was put into the graph
+    numbers = {str(i): number for i, number in enumerate(parameters)}
+    loss, gradient = native.Call(kernel, undifferentiated, (fmt1, fmt2), eps, numbers, None).run(
+        pred, target, with_gradient
+    )
+    return loss, pred.new_empty(0) if gradient is None else gradient
+
+
+def undifferentiated(*_: Any) -> Tensor:
+    """Stand for the formula that a second derivative would take: a compiled backward has none."""
+    raise RuntimeError("torch.compile does not support second derivatives")
+
+
+@paired.register_fake
+def _(
+    pred: Tensor, target: Tensor, formula: str, fmt1: str, fmt2: str, eps: float, with_gradient: bool, *_: float
+) -> tuple[Tensor, Tensor]:
+    return pred.new_empty(pred.shape[:-1]), pred.new_empty(pred.shape if with_gradient else 0)
+
+
+def save_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    """Keep the gradient for the backward."""
+    ctx.save_for_backward(output[1])
+
+
+def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    """Multiply the gradient that the forward computed."""
+    (gradient,) = ctx.saved_tensors
+    return grad.unsqueeze(-1) * gradient, *[None] * (6 + native.MAX_PARAMETERS)
+
+
+paired.register_autograd(backward, setup_context=save_gradient)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def has_kernel(formula: str, dtype: torch.dtype) -> bool:
+    """Tell whether the engine has this formula, without having it traced."""
+    return dtype in native.SUFFIXES and native.entry_point(formula, dtype, native.PAIRED) is not None
+
+
+def goes_into_the_graph(
+    formula: Callable[..., Tensor], pred: Tensor, target: Tensor, parameters: Mapping[str, Any]
+) -> bool:
+    """Tell whether the graph that is being compiled gets the operator; else it gets the formula."""
+    return (
+        torch.compiler.is_dynamo_compiling()
+        and not is_exporting()
+        and native._library is not None
+        and pred.is_cpu
+        and target.is_cpu
+        and type(pred) in native.PLAIN_TYPES
+        and type(target) in native.PLAIN_TYPES
+        and not any(isinstance(value, Tensor) for value in parameters.values())  # a running mean: not read
+        and not (target.requires_grad and torch.is_grad_enabled())
+        and not torch._C._are_functorch_transforms_active()
+        and has_kernel(formula.__name__, pred.dtype)
+    )
+
+
+def paired_in_graph(
+    formula: Callable[..., Tensor],
+    pred: Tensor,
+    target: Tensor,
+    formats: tuple[str, str],
+    eps: float,
+    parameters: Mapping[str, Any],
+) -> Tensor:
+    """Give the loss of each box, by the operator."""
+    with_gradient = pred.requires_grad and torch.is_grad_enabled()
+    numbers = [float(value) for value in parameters.values()]
+    loss: Tensor = paired(pred, target, formula.__name__, *formats, float(eps), with_gradient, *numbers)[0]
+    return loss
