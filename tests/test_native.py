@@ -111,6 +111,12 @@ def test_an_environment_variable_turns_the_engine_off():
     assert run(IOU_LOSSES_NATIVE="0") == "None"
 
 
+@pytest.mark.slow
+def test_importing_the_package_does_not_import_the_compiler():
+    code = "import torch, sys, iou_losses; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
 @built
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])
