@@ -53,6 +53,14 @@ def test_a_box_and_itself_have_exactly_1(case):
 
 
 @every_matrix
+@pytest.mark.parametrize("power", [-100, -30, 30, 100])
+def test_the_unit_of_the_boxes_changes_no_bit(case, power):
+    pred, target = ordinary_pairs(40, 6, torch.float32)
+    unit = 2.0**power
+    assert torch.equal(case.matrix(pred * unit, target * unit), case.matrix(pred, target))
+
+
+@every_matrix
 def test_golden_values(case):
     matrix = case.matrix(*GOLDEN_PAIRS)
     torch.testing.assert_close(1 - matrix.diagonal(), torch.tensor(case.golden).double(), rtol=0, atol=1e-7)
