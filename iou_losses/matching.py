@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from iou_losses.core import prepare
 from iou_losses.metric import PAIRS, Metric, in_one_format, similarities, without_nan
@@ -101,6 +100,8 @@ def _best_of_rows(metric: Metric, rows: Tensor, boxes2: Tensor, fmt: str, width:
 
 
 def _checkpointed(*arguments: object) -> BestMatch:
+    from torch.utils.checkpoint import checkpoint  # it imports the compiler, for a second, in torch 2.6
+
     return checkpoint(_best_of_tile, *arguments, use_reentrant=False)
 
 

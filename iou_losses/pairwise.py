@@ -23,7 +23,7 @@ def pairwise(similarity: Callable[[Pair], Tensor], boxes1: Tensor, boxes2: Tenso
     kernel = native.matrix_kernel(similarity, boxes1, boxes2)
     if kernel is not None:
         return native.matrix(kernel, boxes1, boxes2, formats)
-    return similarity(Pair(*corners_of(boxes1[..., :, None, :], boxes2[..., None, :, :], *formats)))
+    return similarity(Pair(*corners_of(boxes1.unsqueeze(-2), boxes2.unsqueeze(-3), *formats)))
 
 
 def check_leading(shape1: torch.Size, shape2: torch.Size) -> None:
