@@ -55,7 +55,7 @@ def paired_values(
 
     With a kernel and a `factor`, the sum of the values times the factor.
     """
-    if kernel is None and compiled.goes_into_the_graph(formula, pred, target, parameters):
+    if kernel is None and compiled.paired_goes_into_the_graph(formula, pred, target, parameters):
         return compiled.paired_in_graph(formula, pred, target, formats, eps, parameters)
     if kernel is None:
         return formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)

@@ -14,6 +14,7 @@ from iou_losses.losses.ciou import ciou
 from iou_losses.losses.diou import diou
 from iou_losses.losses.giou import giou
 from iou_losses.losses.iou import iou
+from iou_losses.native import compiled
 
 
 def pairwise(similarity: Callable[[Pair], Tensor], boxes1: Tensor, boxes2: Tensor, fmt: str) -> Tensor:
@@ -23,6 +24,8 @@ def pairwise(similarity: Callable[[Pair], Tensor], boxes1: Tensor, boxes2: Tenso
     kernel = native.matrix_kernel(similarity, boxes1, boxes2)
     if kernel is not None:
         return native.matrix(kernel, boxes1, boxes2, formats)
+    if compiled.matrix_goes_into_the_graph(similarity, boxes1, boxes2):
+        return compiled.matrix_in_graph(similarity, boxes1, boxes2, formats)
     return similarity(Pair(*corners_of(boxes1.unsqueeze(-2), boxes2.unsqueeze(-3), *formats)))
 
 

@@ -22,14 +22,14 @@ oldest() {
     environment oldest "${OLDEST_PYTHON:-python3.10}" torch==2.6.0 torchvision==0.21.0
     "$env/bin/pip" freeze | grep -E '^(torch|torchvision)==' > "$work/oldest.txt"
     "$env/bin/pip" install -q -c "$work/oldest.txt" -e '.[test]'
-    "$env/bin/python" -m pytest
+    "$env/bin/python" -m pytest -n auto
 }
 
 # torch without torchvision: what compares with it is skipped, everything else passes.
 alone() {
     environment alone "${PYTHON:-python3}" -e '.[test]'
     "$env/bin/pip" uninstall -q -y torchvision
-    "$env/bin/python" -m pytest
+    "$env/bin/python" -m pytest -n auto
 }
 
 # test_wheel NAME WHEEL: the tests against the installed wheel, in a folder without the sources of the package.
@@ -39,7 +39,7 @@ test_wheel() {
     cp -r tests examples benchmarks docs ./*.md mkdocs.yml pyproject.toml "$work/$1-elsewhere"
     cd "$work/$1-elsewhere"
     "$env/bin/python" -c 'import iou_losses; print(iou_losses.__file__, iou_losses.native_isa())'
-    "$env/bin/python" -m pytest tests/test_*.py tests/machinery
+    "$env/bin/python" -m pytest -n auto tests/test_*.py tests/machinery
     cd "$root"
 }
 
@@ -56,7 +56,7 @@ built() {
 # Every loss through what takes seconds each: inductor, aot_eager, ONNX, export.
 thorough() {
     environment thorough "${PYTHON:-python3}" -e '.[test]' onnx onnxscript onnxruntime
-    "$env/bin/python" -m pytest -m thorough
+    "$env/bin/python" -m pytest -n auto -m thorough
 }
 
 # Known vulnerabilities of what gets installed. Without a network it finds nothing and says so as if all were well.

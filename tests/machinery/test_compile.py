@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 import torch
-from cases import ciou, ordinary_pairs
+from cases import ciou, every_matrix, ordinary_pairs
 from subjects import assert_same, boxes, every_subject_thoroughly, value_and_gradient
 
 from iou_losses import native, native_isa
@@ -92,3 +92,15 @@ def test_the_formula_is_in_the_graph_where_the_operator_does_not_serve():
     for strict in (True, False):
         exported = torch.export.export(ciou.build("mean"), (pred, target), strict=strict)
         assert "iou_losses" not in exported.graph_module.code
+
+
+@in_graph
+@pytest.mark.slow
+@every_matrix
+def test_a_matrix_is_one_operator_of_the_graph_or_the_formula_where_a_gradient_is_wanted(case):
+    pred, target = ordinary_pairs(30, 9, torch.float32)
+    assert any("iou_losses.matrix" in name for name in operators_of(case.matrix, pred, target[:7]))
+    compiled = torch.compile(case.matrix, backend="aot_eager", fullgraph=True, dynamic=True)
+    for boxes1, boxes2 in ((pred, target[:7]), (pred[:3], target), (pred.reshape(3, 10, 4), target[:5])):
+        assert torch.equal(compiled(boxes1, boxes2), case.matrix(boxes1, boxes2))
+    assert not any("iou_losses" in name for name in operators_of(case.matrix, pred.requires_grad_(), target))
