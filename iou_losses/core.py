@@ -59,7 +59,9 @@ def paired_values(
         return compiled.paired_in_graph(formula, pred, target, formats, eps, parameters)
     if kernel is None:
         return formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
-    return native.paired(native.Call(kernel, formula, formats, eps, parameters, factor), pred, target)
+    # Numbers, not a running mean itself: it may have moved when a second derivative is asked for.
+    numbers = {name: float(value) for name, value in parameters.items()}
+    return native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
 
 
 def prepare(boxes1: Tensor, boxes2: Tensor, fmt: str) -> tuple[Tensor, Tensor, tuple[str, str]]:

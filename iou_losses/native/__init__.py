@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -157,7 +157,7 @@ class Call(NamedTuple):
     formula: Callable[..., Tensor]
     formats: tuple[str, str]
     eps: float
-    parameters: Mapping[str, Any]
+    parameters: dict[str, float]
     factor: float | None
 
     def run(self, pred: Tensor, target: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -176,7 +176,7 @@ class Call(NamedTuple):
             FORMAT_CODES[self.formats[1]],
             self.eps,
             1.0 if self.factor is None else self.factor,
-            pack(tuple(map(float, self.parameters.values()))),
+            pack(tuple(self.parameters.values())),
             loss.data_ptr() if per_box else None,
             None if gradient is None else gradient.data_ptr(),
             None if per_box else loss.data_ptr(),
