@@ -3,18 +3,18 @@
 
 #include "dual.h"
 
+// A polynomial by Horner's scheme, from its highest coefficient.
+template <class... Coefficients>
+INLINE float polynomial(float x, float highest, Coefficients... others) {
+    ((highest = fused(highest, x, others)), ...);
+    return highest;
+}
+
 // atan on [0, 1]: a minimax polynomial, within 0.9 units of the last place.
 INLINE float atan_unit(float x) {
     const float z = x * x;
-    float p = -0.0017988828f;
-    p = fused(p, z, 0.010939086f);
-    p = fused(p, z, -0.031225562f);
-    p = fused(p, z, 0.058008086f);
-    p = fused(p, z, -0.08406591f);
-    p = fused(p, z, 0.10953345f);
-    p = fused(p, z, -0.14264485f);
-    p = fused(p, z, 0.19998574f);
-    p = fused(p, z, -0.33333302f);
+    const float p = polynomial(z, -0.0017988828f, 0.010939086f, -0.031225562f, 0.058008086f, -0.08406591f,
+                               0.10953345f, -0.14264485f, 0.19998574f, -0.33333302f);
     return fused(x * z, p, x);
 }
 INLINE double atan_unit(double x) { return std::atan(x); }
@@ -36,11 +36,7 @@ INLINE float exponential(float x) {
     const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
     const float shifted = x * 1.44269504f + magic, n = shifted - magic;
     const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;  // ln 2 in two parts
-    float p = 0.0013814832f;
-    p = fused(p, r, 0.008368708f);
-    p = fused(p, r, 0.04166838f);
-    p = fused(p, r, 0.16666521f);
-    p = fused(p, r, 0.49999994f);
+    float p = polynomial(r, 0.0013814832f, 0.008368708f, 0.04166838f, 0.16666521f, 0.49999994f);
     p = (r * r * p + r) + 1.0f;
     // 2^n in two factors, so that results below the smallest normal number fade out.
     std::int32_t bits, offset;
@@ -66,14 +62,8 @@ INLINE float logarithm(float x) {
     float m;
     std::memcpy(&m, &mantissa_bits, sizeof m);
     const float f = m - 1.0f, z = f * f, e = float(exponent);
-    float p = -0.078602105f;
-    p = fused(p, f, 0.12881406f);
-    p = fused(p, f, -0.13128403f);
-    p = fused(p, f, 0.14181213f);
-    p = fused(p, f, -0.16624597f);
-    p = fused(p, f, 0.20002286f);
-    p = fused(p, f, -0.25000808f);
-    p = fused(p, f, 0.33333316f);
+    const float p = polynomial(f, -0.078602105f, 0.12881406f, -0.13128403f, 0.14181213f, -0.16624597f, 0.20002286f,
+                               -0.25000808f, 0.33333316f);
     const float tail = f * z * p + e * -2.12194440e-4f - 0.5f * z;
     return x != x ? x : (f + tail) + e * 0.693359375f;
 }
