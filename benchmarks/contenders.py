@@ -179,7 +179,7 @@ def ultralytics_loss(pred: Tensor, target: Tensor, reduction: str, kind: str) ->
 
 
 def kernel(name: str, count: int) -> dict[str, Call]:
-    """Return the calls of a loss's kernel without autograd; none where the engine has no formula for it."""
+    """Return the calls of a loss's kernel alone; none where the engine has no formula for it."""
     target = boxes(count, "cpu")
     pred = predictions(target).detach()
     with mock.patch.object(native, "paired", wraps=native.paired) as engine:
@@ -187,4 +187,12 @@ def kernel(name: str, count: int) -> dict[str, Call]:
     if not engine.called:
         return {}
     call = engine.call_args.args[0]
-    return {key: partial(call.run, pred, target, with_gradient) for key, with_gradient in KERNELS.items()}
+    total, gradient = pred.new_empty(()), torch.empty_like(pred)
+
+    def run(arguments: bytes, *_: Tensor) -> None:  # with the tensors, which are there as long as it is
+        call.kernel(arguments)
+
+    return {
+        key: partial(run, call.pack(pred, target, total, gradient if wanted else None), pred, target, total, gradient)
+        for key, wanted in KERNELS.items()
+    }

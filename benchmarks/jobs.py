@@ -183,7 +183,7 @@ def launches_job(plan: Plan) -> Table | None:
 
 
 def kernel_job(plan: Plan) -> Table | None:
-    """The kernels of the engine, without autograd."""
+    """The kernels of the engine alone, without what torch adds."""
     if not has_engine(plan.device):
         return None
     calls = {(name, key): call for name in plan.losses for key, call in kernel(name, KERNEL_COUNT).items()}
@@ -191,7 +191,7 @@ def kernel_job(plan: Plan) -> Table | None:
     records: dict[str, Record] = {}
     for (name, key), taken in seconds.items():
         records.setdefault(name, {"loss": name})[f"{key}, ns per box"] = taken / KERNEL_COUNT * 1e9
-    return Table("Kernel alone", list(records.values()), f"{KERNEL_COUNT:,} boxes, without autograd.")
+    return Table("Kernel alone", list(records.values()), f"{KERNEL_COUNT:,} boxes, between buffers that are there.")
 
 
 def family_job(plan: Plan) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -35,33 +34,31 @@ def paired_loss(
     check_range("eps", eps, 0)
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
-    kernel = native.paired_kernel(formula, pred, target)
-    factor = None if kernel is None else reducing_factor(pred, reduction, weight, avg_factor)
-    values = paired_values(kernel, formula, pred, target, formats, eps, parameters, factor)
-    return values if factor is not None else reduce(values, reduction, weight, avg_factor)
+    factor = reducing_factor(pred, reduction, weight, avg_factor)
+    values = by_engine(formula, pred, target, formats, eps, parameters, factor)
+    if values is None:
+        values, factor = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters), None
+    return reduce(values, reduction, weight, avg_factor) if factor is None else values
 
 
-def paired_values(
-    kernel: native.Kernel | None,
+def by_engine(
     formula: Callable[..., Tensor],
     pred: Tensor,
     target: Tensor,
     formats: tuple[str, str],
-    eps: float = 0.0,
-    parameters: Mapping[str, Any] = MappingProxyType({}),
-    factor: float | None = None,
-) -> Tensor:
-    """Give the formula's value for each pair, by the engine's kernel where there is one, else in torch.
-
-    With a kernel and a `factor`, the sum of the values times the factor.
-    """
-    if kernel is None and compiled.paired_goes_into_the_graph(formula, pred, target, parameters):
-        return compiled.paired_in_graph(formula, pred, target, formats, eps, parameters)
-    if kernel is None:
-        return formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
-    # Numbers, not a running mean itself: it may have moved when a second derivative is asked for.
-    numbers = {name: float(value) for name, value in parameters.items()}
-    return native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
+    eps: float,
+    parameters: Mapping[str, Any],
+    factor: float | None,
+) -> Tensor | None:
+    """Give the formula's value for each pair, or their sum times the factor, by the engine; None where torch has to."""
+    kernel = native.paired_kernel(formula, pred, target)
+    if kernel is not None:
+        # Numbers, not a running mean itself: it may have moved when a second derivative is asked for.
+        numbers = {name: float(value) for name, value in parameters.items()}
+        return native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
+    if compiled.paired_goes_into_the_graph(formula, pred, target, parameters):
+        return compiled.paired_in_graph(formula, pred, target, formats, eps, parameters, factor)
+    return None
 
 
 def prepare(boxes1: Tensor, boxes2: Tensor, fmt: str) -> tuple[Tensor, Tensor, tuple[str, str]]:
@@ -86,7 +83,7 @@ def plain_boxes(boxes: Tensor, fmt: str) -> tuple[Tensor, str]:
             fmt = boxes.format.value.lower()
             boxes = boxes.as_subclass(Tensor)
     one_of("fmt", fmt, FORMATS)
-    if boxes.shape[-1:] != (4,):
+    if boxes.dim() == 0 or boxes.shape[-1] != 4:
         raise ValueError(f"boxes must have 4 numbers in the last dimension, got shape {tuple(boxes.shape)}")
     return boxes, fmt
 

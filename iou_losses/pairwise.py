@@ -9,7 +9,7 @@ from torch import Tensor
 
 from iou_losses import native
 from iou_losses.boxes import Pair, corners_of
-from iou_losses.core import paired_values, prepare, require_same_shape
+from iou_losses.core import by_engine, prepare, require_same_shape
 from iou_losses.losses.ciou import ciou
 from iou_losses.losses.diou import diou
 from iou_losses.losses.giou import giou
@@ -161,4 +161,5 @@ def paired_iou(pred: Tensor, target: Tensor, fmt: str = "xyxy") -> Tensor:
     """
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
-    return paired_values(native.paired_kernel(iou, pred, target), iou, pred, target, formats)
+    values = by_engine(iou, pred, target, formats, 0.0, {}, None)
+    return iou(Pair(*corners_of(pred, target, *formats))) if values is None else values

@@ -46,8 +46,11 @@ def reducing_factor(
     """Return what the sum of the losses is to be multiplied by, None where it takes more than a number."""
     if reduction == "none" or weight is not None or isinstance(avg_factor, Tensor):
         return None
-    count = boxes.numel() // 4 if avg_factor is None else avg_factor
-    return 1.0 if reduction == "sum" else 1 / count if count else 0.0
+    if reduction == "sum":
+        return 1.0
+    if avg_factor is None:
+        return 1 / max(boxes.numel() // 4, 1)  # not `if`: torch.compile would make a graph for one number alone
+    return 1 / avg_factor if avg_factor else 0.0
 
 
 def reduce(loss: Tensor, reduction: str, weight: Tensor | None, avg_factor: float | Tensor | None) -> Tensor:

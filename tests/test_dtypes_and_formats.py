@@ -1,8 +1,10 @@
 """Dtypes, formats, and where the digits go."""
 
+import itertools
+
 import pytest
 import torch
-from cases import GOLDEN_PAIRS, every_case, every_loss, ordinary_pairs
+from cases import GOLDEN_PAIRS, every_case, every_loss, every_matrix, ordinary_pairs
 from checks import assert_gradients
 from optional import ops, tv_tensors
 
@@ -103,20 +105,32 @@ def test_the_last_pixel_belongs_to_an_inclusive_box(case):
     assert torch.equal(case.loss(pred, target, fmt="xyxy_inclusive"), expected)
 
 
+def bounding_boxes(boxes, fmt):
+    return tv_tensors.BoundingBoxes(FROM_XYXY[fmt.lower()](boxes), format=fmt, canvas_size=(900, 900))
+
+
+BOUNDING_BOXES = ["XYXY", "XYWH", "CXCYWH"]
+each_its_own = pytest.mark.parametrize(("first", "second"), list(itertools.product(BOUNDING_BOXES, repeat=2)))
+
+
 @every_loss
-@pytest.mark.parametrize("first", ["XYXY", "XYWH", "CXCYWH"])
-@pytest.mark.parametrize("second", ["XYXY", "XYWH", "CXCYWH"])
+@each_its_own
 def test_bounding_boxes_bring_their_own_formats_which_may_differ(case, first, second):
     pred, target = ordinary_pairs(50, 3)
-    boxes = [
-        tv_tensors.BoundingBoxes(FROM_XYXY[fmt.lower()](boxes), format=fmt, canvas_size=(900, 900))
-        for fmt, boxes in ((first, pred), (second, target))
-    ]
+    boxes = [bounding_boxes(pred, first), bounding_boxes(target, second)]
     value = case.loss(*boxes, fmt="ltrb")
     assert type(value) is torch.Tensor
     close(value, case.loss(pred, target), 1e-10)
     assert type(boxes[0]) is tv_tensors.BoundingBoxes
     close(case.loss(boxes[0], FROM_XYXY["xywh"](target), fmt="xywh"), case.loss(pred, target), 1e-10)
+
+
+@every_matrix
+@each_its_own
+def test_the_two_sides_of_a_matrix_bring_their_own_formats(case, first, second):
+    pred, target = ordinary_pairs(50, 3)
+    value = case.matrix(bounding_boxes(pred, first), bounding_boxes(target[:20], second), fmt="ltrb")
+    close(value, case.matrix(pred, target[:20]), 1e-10)
 
 
 @every_case

@@ -315,13 +315,11 @@ def formula_of(case):
 
 
 def check_paired(call, fences, pred, target, at_end, name):
-    kernel = native.entry_point(call.formula.__name__, pred.dtype, native.PAIRED)
+    kernel = native.entry_point(call.formula.__name__, pred.dtype)
     expected = call._replace(kernel=kernel).run(pred, target, True)
     empty = [torch.zeros_like(each) for each in expected]
     pred, target, loss, gradient = beside_a_fence(fences, (pred, target, *empty), at_end)
-    parameters = native.pack(tuple(map(float, call.parameters.values())))
-    pointers = (loss.data_ptr() or None, gradient.data_ptr() or None)
-    kernel(len(pred), pred.data_ptr(), target.data_ptr(), 0, 0, call.eps, 1.0, parameters, *pointers, None, 1)
+    kernel(call.pack(pred, target, loss, gradient))
     assert torch.equal(loss.nan_to_num(), expected[0].nan_to_num()), name
     assert torch.equal(gradient.nan_to_num(), expected[1].nan_to_num()), name
 
@@ -331,20 +329,19 @@ def check_matrices(fences, one, two, at_end):
         expected = public(one, two)
         kernel = native.matrix_kernel(formula, one, two)
         placed = beside_a_fence(fences[:3], (one, two, torch.zeros_like(expected)), at_end)
-        kernel(1, len(one), len(two), placed[0].data_ptr(), placed[1].data_ptr(), 0, 0, placed[2].data_ptr(), 1)
+        kernel(native.MATRIX.pack(1, len(one), len(two), *[each.data_ptr() for each in placed], 0, 0, 1))
         assert torch.equal(placed[2].nan_to_num(), expected.nan_to_num())
         best = iou_losses.best_match(one, two, public)
         placed = beside_a_fence(fences, (one, two, best.values, best.indices), at_end)
-        kernel = native.entry_point(f"{formula.__name__}_best", one.dtype, jobs.ARGUMENTS["best"])
-        pointers = [each.data_ptr() for each in placed]
-        kernel(1, len(one), len(two), *pointers[:2], 0, 0, *pointers[2:], 1)
+        kernel = native.entry_point(f"{formula.__name__}_best", one.dtype)
+        kernel(jobs.BEST.pack(1, len(one), len(two), *[each.data_ptr() for each in placed], 0, 0, 1))
         assert torch.equal(placed[3], best.indices)
         keep = torch.zeros(len(one), dtype=torch.bool)
         counts = torch.tensor([len(one)])
         expected = jobs.suppress(jobs.kernel("suppress", public, one, one), one, counts, "xyxy", 0.5)
         counts, boxes, keep = beside_a_fence(fences[:3], (counts, one, keep), at_end)
-        kernel = native.entry_point(f"{formula.__name__}_suppress", one.dtype, jobs.ARGUMENTS["suppress"])
-        kernel(1, counts.data_ptr(), boxes.data_ptr(), 0, 0.5, keep.data_ptr())
+        kernel = native.entry_point(f"{formula.__name__}_suppress", one.dtype)
+        kernel(jobs.SUPPRESS.pack(1, *[each.data_ptr() for each in (counts, boxes, keep)], 0, 0.5))
         assert torch.equal(keep, expected)
 
 

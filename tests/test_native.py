@@ -117,6 +117,21 @@ def test_importing_the_package_does_not_import_the_compiler():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
+@pytest.mark.slow
+def test_the_package_can_be_imported_again_as_a_notebook_does():
+    code = """
+import importlib, sys, torch, iou_losses.native.compiled
+importlib.reload(iou_losses.native.compiled)
+for name in [name for name in sys.modules if name.startswith("iou_losses")]:
+    del sys.modules[name]
+import iou_losses
+boxes = torch.tensor([[0.0, 0, 10, 10]])
+compiled = torch.compile(iou_losses.ciou_loss, backend="aot_eager", fullgraph=True)
+assert torch.equal(compiled(boxes, boxes + 1), iou_losses.ciou_loss(boxes, boxes + 1))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
 @built
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])

@@ -18,13 +18,13 @@ from iou_losses import native
 is_exporting = getattr(torch.compiler, "is_exporting", lambda: True)
 # The parameters one by one: a list of floats cannot hold a symbolic one.
 PARAMETERS = "".join(f", float parameter{i}=0" for i in range(native.MAX_PARAMETERS))
-SCHEMA = (
-    "(Tensor pred, Tensor target, str formula, str fmt1, str fmt2, float eps, bool with_gradient"
+PAIRED = (
+    "paired(Tensor pred, Tensor target, str formula, str fmt1, str fmt2, float eps, bool summed, bool with_gradient"
     f"{PARAMETERS}) -> (Tensor, Tensor)"
 )
+MATRIX = "matrix(Tensor boxes1, Tensor boxes2, str similarity, str fmt1, str fmt2) -> Tensor"
 
 
-@torch.library.custom_op("iou_losses::paired", mutates_args=(), schema=SCHEMA)
 def paired(
     pred: Tensor,
     target: Tensor,
@@ -32,16 +32,16 @@ def paired(
     fmt1: str,
     fmt2: str,
     eps: float,
+    summed: bool,
     with_gradient: bool,
     *parameters: float,
 ) -> tuple[Tensor, Tensor]:
-    """Give the loss of each box, and its gradient by pred where wanted."""
-    kernel = native.entry_point(formula, pred.dtype, native.PAIRED)
+    """Give the loss of each box or their sum, and the gradient by pred where wanted."""
+    kernel = native.entry_point(formula, pred.dtype)
     assert kernel is not None  # known before the operator was put into the graph
     numbers = {str(i): number for i, number in enumerate(parameters)}
-    loss, gradient = native.Call(kernel, undifferentiated, (fmt1, fmt2), eps, numbers, None).run(
-        pred, target, with_gradient
-    )
+    call = native.Call(kernel, undifferentiated, (fmt1, fmt2), eps, numbers, 1.0 if summed else None)
+    loss, gradient = call.run(pred, target, with_gradient)
     return loss, pred.new_empty(0) if gradient is None else gradient
 
 
@@ -50,49 +50,66 @@ def undifferentiated(*_: Any) -> Tensor:
     raise RuntimeError("torch.compile does not support second derivatives")
 
 
-@paired.register_fake
-def _(
-    pred: Tensor, target: Tensor, formula: str, fmt1: str, fmt2: str, eps: float, with_gradient: bool, *_: float
+def fake_paired(
+    pred: Tensor,
+    target: Tensor,
+    formula: str,
+    fmt1: str,
+    fmt2: str,
+    eps: float,
+    summed: bool,
+    with_gradient: bool,
+    *_: float,
 ) -> tuple[Tensor, Tensor]:
-    return pred.new_empty(pred.shape[:-1]), pred.new_empty(pred.shape if with_gradient else 0)
+    """Give what `paired` gives, without its numbers."""
+    loss = pred.new_empty(() if summed else pred.shape[:-1])
+    return loss, pred.new_empty(pred.shape if with_gradient else 0)
 
 
 def save_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     """Keep the gradient for the backward."""
     ctx.save_for_backward(output[1])
+    ctx.arguments = len(inputs)
+    ctx.summed = inputs[6]
 
 
 def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     """Multiply the gradient that the forward computed."""
     (gradient,) = ctx.saved_tensors
-    return grad.unsqueeze(-1) * gradient, *[None] * (6 + native.MAX_PARAMETERS)
+    return (grad if ctx.summed else grad.unsqueeze(-1)) * gradient, *[None] * (ctx.arguments - 1)
 
 
-paired.register_autograd(backward, setup_context=save_gradient)
-
-
-@torch.library.custom_op(
-    "iou_losses::matrix",
-    mutates_args=(),
-    schema="(Tensor boxes1, Tensor boxes2, str similarity, str fmt1, str fmt2) -> Tensor",
-)
 def matrix(boxes1: Tensor, boxes2: Tensor, similarity: str, fmt1: str, fmt2: str) -> Tensor:
     """Give the similarity of every box with every other."""
-    kernel = native.entry_point(similarity, boxes1.dtype, native.MATRIX)
+    kernel = native.entry_point(similarity, boxes1.dtype)
     assert kernel is not None  # known before the operator was put into the graph
     return native.matrix(kernel, boxes1, boxes2, (fmt1, fmt2))
 
 
-@matrix.register_fake
-def _(boxes1: Tensor, boxes2: Tensor, similarity: str, fmt1: str, fmt2: str) -> Tensor:
+def fake_matrix(boxes1: Tensor, boxes2: Tensor, similarity: str, fmt1: str, fmt2: str) -> Tensor:
+    """Give what `matrix` gives, without its numbers."""
     leading = torch.broadcast_shapes(boxes1.shape[:-2], boxes2.shape[:-2])  # type: ignore[no-untyped-call]
     return boxes1.new_empty(*leading, boxes1.shape[-2], boxes2.shape[-2])
 
 
-def has_kernel(name: str, dtype: torch.dtype, of_pairs: bool) -> bool:
+def define() -> Any:
+    """Give torch the operators. Not by `custom_op`, whose wrapper takes 10 microseconds a call."""
+    library: Any = torch.library.Library("iou_losses", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for schema, function, fake in ((PAIRED, paired, fake_paired), (MATRIX, matrix, fake_matrix)):
+        library.define(schema)
+        library.impl(function.__name__, function, "CPU")
+        torch.library.register_fake(f"iou_losses::{function.__name__}", fake, lib=library)
+    torch.library.register_autograd("iou_losses::paired", backward, setup_context=save_gradient, lib=library)
+    return library
+
+
+if not hasattr(torch.ops.iou_losses, "paired"):  # where the package is imported again, they are still there
+    LIBRARY = define()
+
+
+def has_kernel(name: str, dtype: torch.dtype) -> bool:
     """Tell whether the engine has this function; the compiler takes the answer and does not look inside."""
-    arguments = native.PAIRED if of_pairs else native.MATRIX
-    return dtype in native.SUFFIXES and native.entry_point(name, dtype, arguments) is not None
+    return dtype in native.SUFFIXES and native.entry_point(name, dtype) is not None
 
 
 # What torch.compiler.assume_constant_result does, which would import the compiler, for seconds.
@@ -107,7 +124,7 @@ def paired_goes_into_the_graph(
         serves(pred, target)
         and not any(isinstance(value, Tensor) for value in parameters.values())  # a running mean: not read
         and not (target.requires_grad and torch.is_grad_enabled())
-        and has_kernel(formula.__name__, pred.dtype, True)
+        and has_kernel(formula.__name__, pred.dtype)
     )
 
 
@@ -116,7 +133,7 @@ def matrix_goes_into_the_graph(similarity: Callable[..., Tensor], boxes1: Tensor
     return (
         serves(boxes1, boxes2)
         and not ((boxes1.requires_grad or boxes2.requires_grad) and torch.is_grad_enabled())
-        and has_kernel(f"{similarity.__name__}_matrix", boxes1.dtype, False)
+        and has_kernel(f"{similarity.__name__}_matrix", boxes1.dtype)
     )
 
 
@@ -141,17 +158,20 @@ def paired_in_graph(
     formats: tuple[str, str],
     eps: float,
     parameters: Mapping[str, Any],
+    factor: float | None,
 ) -> Tensor:
-    """Give the loss of each box, by the operator."""
+    """Give the loss of each box or their sum times the factor, by the operator."""
     with_gradient = pred.requires_grad and torch.is_grad_enabled()
     numbers = [float(value) for value in parameters.values()]
-    loss: Tensor = paired(pred, target, formula.__name__, *formats, float(eps), with_gradient, *numbers)[0]
-    return loss
+    summed = factor is not None  # times a factor of its own, which may be symbolic
+    operator = torch.ops.iou_losses.paired
+    loss: Tensor = operator(pred, target, formula.__name__, *formats, float(eps), summed, with_gradient, *numbers)[0]
+    return loss if factor is None or factor == 1 else loss * factor
 
 
 def matrix_in_graph(
     similarity: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]
 ) -> Tensor:
     """Give the similarity of every box with every other, by the operator."""
-    result: Tensor = matrix(boxes1, boxes2, f"{similarity.__name__}_matrix", *formats)
+    result: Tensor = torch.ops.iou_losses.matrix(boxes1, boxes2, f"{similarity.__name__}_matrix", *formats)
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from typing import Any
+from struct import Struct
 
 import torch
 from torch import Tensor
@@ -25,31 +25,24 @@ FORMULAS: tuple[tuple[Callable[..., Tensor], Callable[..., Tensor]], ...] = (
     (complete_box_iou, ciou),
 )
 
-_pointer, _double, _int64, _int = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.c_int
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    # matrices, rows, columns, boxes1, boxes2, their formats, values, indices, threads
-    "best": (_int64, _int64, _int64, _pointer, _pointer, _int, _int, _pointer, _pointer, _int),
-    # groups, their sizes, boxes, format, threshold, which are kept
-    "suppress": (_int64, _pointer, _pointer, _int, _double, _pointer),
-    # groups, their sizes, boxes, format, gaussian, sigma, threshold, least score, scores, picks, their scores, count
-    "soft_suppress": (
-        *(_int64, _pointer, _pointer, _int, _int, _double, _double, _double),
-        *(_pointer, _pointer, _pointer, _pointer),
-    ),
-}
+# Calls as `csrc/` declares them.
+# matrices, rows, columns, boxes1, boxes2, values, indices, formats of boxes1 and boxes2, threads
+BEST = Struct("@3q4P3i0q")
+# groups, their sizes, boxes, which are kept, format, threshold
+SUPPRESS = Struct("@q3Pid")
+# groups, their sizes, boxes, scores, picks, their scores, their count, format, gaussian, sigma, threshold, least score
+SOFT_SUPPRESS = Struct("@q6P2i3d")
 
 
-def kernel(job: str, metric: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor) -> Callable[..., None] | None:
+def kernel(job: str, metric: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor) -> native.Kernel | None:
     """Return the function that does the job by this metric, None where torch has to."""
     for known, formula in FORMULAS:
         if metric is known and native.matrix_kernel(formula, boxes1, boxes2) is not None:
-            return native.entry_point(f"{formula.__name__}_{job}", boxes1.dtype, ARGUMENTS[job])
+            return native.entry_point(f"{formula.__name__}_{job}", boxes1.dtype)
     return None
 
 
-def best(
-    kernel: Callable[..., None], boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]
-) -> tuple[Tensor, Tensor]:
+def best(kernel: native.Kernel, boxes1: Tensor, boxes2: Tensor, formats: tuple[str, str]) -> tuple[Tensor, Tensor]:
     """Give the greatest similarity of each of `boxes1` to one of `boxes2`, and which it is."""
     boxes1, boxes2 = native.side_by_side(boxes1, boxes2)
     *leading, rows, _ = boxes1.shape
@@ -57,31 +50,33 @@ def best(
     values = boxes1.new_empty(*leading, rows)
     indices = boxes1.new_empty(*leading, rows, dtype=torch.int64)
     kernel(
-        math.prod(leading),
-        rows,
-        columns,
-        boxes1.data_ptr(),
-        boxes2.data_ptr(),
-        native.FORMAT_CODES[formats[0]],
-        native.FORMAT_CODES[formats[1]],
-        values.data_ptr(),
-        indices.data_ptr(),
-        native.threads_for(values.numel() * columns),
+        BEST.pack(
+            math.prod(leading),
+            rows,
+            columns,
+            boxes1.data_ptr(),
+            boxes2.data_ptr(),
+            values.data_ptr(),
+            indices.data_ptr(),
+            native.FORMAT_CODES[formats[0]],
+            native.FORMAT_CODES[formats[1]],
+            native.threads_for(values.numel() * columns),
+        )
     )
     return values, indices
 
 
-def suppress(kernel: Callable[..., None], boxes: Tensor, counts: Tensor, fmt: str, threshold: float) -> Tensor:
+def suppress(kernel: native.Kernel, boxes: Tensor, counts: Tensor, fmt: str, threshold: float) -> Tensor:
     """Tell which boxes are kept. `counts` are the sizes of the groups, whose boxes are in order of their scores."""
     boxes, counts = _grouped(boxes, counts)
     keep = boxes.new_empty(len(boxes), dtype=torch.bool)
-    groups = (len(counts), counts.data_ptr(), boxes.data_ptr(), native.FORMAT_CODES[fmt])
-    kernel(*groups, threshold, keep.data_ptr())
+    groups = (len(counts), counts.data_ptr(), boxes.data_ptr())
+    kernel(SUPPRESS.pack(*groups, keep.data_ptr(), native.FORMAT_CODES[fmt], threshold))
     return keep
 
 
 def soft_suppress(
-    kernel: Callable[..., None],
+    kernel: native.Kernel,
     boxes: Tensor,
     counts: Tensor,
     fmt: str,
@@ -100,9 +95,9 @@ def soft_suppress(
     order = boxes.new_empty(len(boxes), dtype=torch.int64)
     picked = torch.empty_like(scores)
     picks = ctypes.c_int64(0)
-    groups = (len(counts), counts.data_ptr(), boxes.data_ptr(), native.FORMAT_CODES[fmt])
+    groups = (len(counts), counts.data_ptr(), boxes.data_ptr())
     results = (scores.data_ptr(), order.data_ptr(), picked.data_ptr(), ctypes.addressof(picks))
-    kernel(*groups, *fading, least, *results)
+    kernel(SOFT_SUPPRESS.pack(*groups, *results, native.FORMAT_CODES[fmt], *fading, least))
     return order[: picks.value], picked[: picks.value]
 
 

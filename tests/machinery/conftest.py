@@ -12,3 +12,4 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 @pytest.fixture
 def fresh_compiler():
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()

@@ -80,6 +80,22 @@ def test_the_engine_is_one_operator_of_the_graph_with_the_bits_of_the_eager_call
 
 @in_graph
 @pytest.mark.slow
+@pytest.mark.skipif(compiler is None, reason="inductor needs a C++ compiler")
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_it_compiles_again_once_and_never_more_however_the_number_of_boxes_changes(reduction):
+    compiled = torch.compile(ciou.build(reduction), fullgraph=True)
+    graphs = []
+    for n in (64, 1_024, 5_000, 100_000, 2, 7):  # inductor splits a sum above 4,096
+        pred, target = ordinary_pairs(n, n, torch.float32)
+        loss = compiled(pred.requires_grad_(), target)
+        loss.sum().backward()
+        torch.testing.assert_close(loss, ciou.loss(pred, target, reduction), rtol=1e-6, atol=0)
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs == [1, 2, 2, 2, 2, 2]
+
+
+@in_graph
+@pytest.mark.slow
 def test_the_formula_is_in_the_graph_where_the_operator_does_not_serve():
     pred, target = ordinary_pairs(20, 8, torch.float32)
     wanted = target.clone().requires_grad_()

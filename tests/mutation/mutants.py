@@ -260,6 +260,12 @@ BINDING = (
            "if False:  # create_graph", GRADIENTS + " -k gradgradcheck", paired="iou_cost"),
     Mutant("the second gradient forgets the factor", NATIVE, "loss = loss.sum() * call.factor", "loss = loss.sum()",
            "property/test_forms.py -k second", paired="iou_cost"),
+    Mutant("the formats of pred and target are exchanged", NATIVE, "FORMAT_CODES[self.formats[0]],",
+           "FORMAT_CODES[self.formats[-1]],", "test_dtypes_and_formats.py", paired="iou_cost"),
+    Mutant("the formats of a matrix are exchanged", NATIVE, "FORMAT_CODES[formats[0]],", "FORMAT_CODES[formats[-1]],",
+           "test_dtypes_and_formats.py", matrix="iou"),
+    Mutant("a loss per box is their sum", NATIVE, "loss.data_ptr() if per_box else 0,",
+           "0 if per_box else loss.data_ptr(),", VALUES, paired="iou_cost"),
 )  # fmt: skip
 
 C = "native/csrc/"

@@ -1,27 +1,21 @@
 // The engine's C entry points by type and name, for the drivers beside this file.
 #pragma once
 
-#include <cstdint>
-
 #include "../../iou_losses/native/csrc/family.h"
+#include "../../iou_losses/native/csrc/paired.h"
+#include "../../iou_losses/native/csrc/suppress.h"
 
-using Count = std::int64_t;
+using Count = Index;
 template <class T>
-using Paired = void(Count rows, const T* pred, const T* target, int format1, int format2, double eps, double factor,
-                    const double* parameters, T* loss, T* gradient, T* total, int threads);
+using Paired = void(const PairedCall<T>*);
 template <class T>
-using Matrix = void(Count batch, Count rows, Count columns, const T* boxes1, const T* boxes2, int format1, int format2,
-                    T* result, int threads);
+using Matrix = void(const MatrixCall<T>*);
 template <class T>
-using Best = void(Count batch, Count rows, Count columns, const T* boxes1, const T* boxes2, int format1, int format2,
-                  T* value, std::int64_t* index, int threads);
+using BestPartner = void(const BestCall<T>*);
 template <class T>
-using Suppress = void(Count groups, const std::int64_t* counts, const T* boxes, int format, double threshold,
-                      unsigned char* keep);
+using Suppress = void(const SuppressCall<T>*);
 template <class T>
-using SoftSuppress = void(Count groups, const std::int64_t* counts, const T* boxes, int format, int gaussian,
-                          double sigma, double threshold, double least, T* score, std::int64_t* order, T* picked,
-                          std::int64_t* picks);
+using SoftSuppress = void(const SoftSuppressCall<T>*);
 
 #define LOSSES(X) X(iou) X(iou_cost) X(giou_cost) X(diou_cost) X(ciou_cost) FAMILY(X)
 #define SIMILARITIES(X) X(iou) X(giou) X(diou) X(ciou)
@@ -30,7 +24,7 @@ using SoftSuppress = void(Count groups, const std::int64_t* counts, const T* box
 #define DECLARE_LOSS(NAME) DECLARE(Paired, NAME)
 #define DECLARE_SIMILARITY(NAME)   \
     DECLARE(Matrix, NAME##_matrix) \
-    DECLARE(Best, NAME##_best)     \
+    DECLARE(BestPartner, NAME##_best) \
     DECLARE(Suppress, NAME##_suppress) \
     DECLARE(SoftSuppress, NAME##_soft_suppress)
 extern "C" {
@@ -47,7 +41,7 @@ template <class T>
 struct Similarity {
     const char* name;
     Matrix<T>* matrix;
-    Best<T>* best;
+    BestPartner<T>* best;
     Suppress<T>* suppress;
     SoftSuppress<T>* soft_suppress;
 };
@@ -73,4 +67,4 @@ struct Engine<double> {
     static constexpr Similarity<double> similarities[] = {SIMILARITIES(SIMILARITY_F64)};
 };
 
-constexpr int FORMAT_COUNT = 5, MAX_PARAMETERS = 8;
+constexpr int FORMAT_COUNT = 5;

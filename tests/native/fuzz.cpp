@@ -71,14 +71,17 @@ void fuzz_paired(Bytes& bytes) {
     const auto& loss = Engine<T>::losses[bytes.below(std::size(Engine<T>::losses))];
     const Count rows = bytes.below(1200);  // more than two blocks
     const bool with_loss = bytes.below(2), with_gradient = bytes.below(2);
-    const int format1 = bytes.format(), format2 = bytes.format(), threads = bytes.threads();
-    const double eps = bytes.take<double>(), factor = bytes.take<double>();
-    const Input<double> parameters(bytes, MAX_PARAMETERS);
+    PairedCall<T> call{};
+    call.rows = rows;
+    call.format1 = bytes.format(), call.format2 = bytes.format(), call.threads = bytes.threads();
+    call.eps = bytes.take<double>(), call.factor = bytes.take<double>();
+    for (double& parameter : call.parameters) parameter = bytes.take<double>();
     const Input<T> pred(bytes, 4 * rows), target(bytes, 4 * rows);
     Guarded<T> value(with_loss ? rows : 0), gradient(with_gradient ? 4 * rows : 0), total(1);
-    loss.run(rows, pred.data(), target.data(), format1, format2, eps, factor, parameters.data(),
-             with_loss ? value.data() : nullptr, with_gradient ? gradient.data() : nullptr,
-             with_loss ? nullptr : total.data(), threads);
+    call.pred = pred.data(), call.target = target.data();
+    call.gradient = with_gradient ? gradient.data() : nullptr;
+    (with_loss ? call.loss : call.total) = with_loss ? value.data() : total.data();
+    loss.run(&call);
 }
 
 template <class T>
@@ -91,12 +94,15 @@ void fuzz_matrix(Bytes& bytes) {
     const Input<T> boxes1(bytes, 4 * batch * rows), boxes2(bytes, 4 * batch * columns);
     {
         Guarded<T> result(batch * rows * columns);
-        similarity.matrix(batch, rows, columns, boxes1.data(), boxes2.data(), format1, format2, result.data(), threads);
+        const MatrixCall<T> call{batch, rows, columns, boxes1.data(), boxes2.data(), result.data(),
+                                 format1, format2, threads};
+        similarity.matrix(&call);
     }
     Guarded<T> value(batch * rows);
     Guarded<std::int64_t> index(batch * rows);
-    similarity.best(batch, rows, columns, boxes1.data(), boxes2.data(), format1, format2, value.data(), index.data(),
-                    threads);
+    const BestCall<T> call{batch, rows, columns, boxes1.data(), boxes2.data(), value.data(), index.data(),
+                           format1, format2, threads};
+    similarity.best(&call);
     for (Count i = 0; i < batch * rows; ++i) REQUIRE(index[i] >= -1 && index[i] < columns);
 }
 
@@ -118,8 +124,9 @@ void fuzz_suppression(Bytes& bytes) {
     const double threshold = bytes.take<double>();
     const Input<T> boxes(bytes, 4 * groups.boxes);
     Guarded<unsigned char> keep(groups.boxes);
-    similarity.suppress(Count(groups.counts.size()), groups.counts.data(), boxes.data(), format, threshold,
-                        keep.data());
+    const SuppressCall<T> call{Count(groups.counts.size()), groups.counts.data(), boxes.data(), keep.data(), format,
+                               threshold};
+    similarity.suppress(&call);
     for (Count i = 0; i < groups.boxes; ++i) REQUIRE(keep[i] <= 1);
 }
 
@@ -133,8 +140,10 @@ void fuzz_soft_suppression(Bytes& bytes) {
     Guarded<T> score(groups.boxes), picked(groups.boxes);
     for (Count i = 0; i < groups.boxes; ++i) score[i] = bytes.take<T>();
     Guarded<std::int64_t> order(groups.boxes), picks(1);
-    similarity.soft_suppress(Count(groups.counts.size()), groups.counts.data(), boxes.data(), format, gaussian, sigma,
-                             threshold, least, score.data(), order.data(), picked.data(), picks.data());
+    const SoftSuppressCall<T> call{Count(groups.counts.size()), groups.counts.data(), boxes.data(), score.data(),
+                                   order.data(), picked.data(), picks.data(), format, gaussian, sigma, threshold,
+                                   least};
+    similarity.soft_suppress(&call);
     REQUIRE(picks[0] >= 0 && picks[0] <= groups.boxes);
     std::vector<bool> seen(groups.boxes);
     for (Count i = 0; i < picks[0]; ++i) {

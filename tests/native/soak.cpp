@@ -123,15 +123,18 @@ struct Tally {
 template <class T>
 void soak_paired(Random& random, const Loss<T>& loss, Count rows, Tally& tally) {
     const Boxes<T> boxes(random, rows);
-    double parameters[MAX_PARAMETERS];
-    for (double& parameter : parameters) parameter = random.uniform(0.5, 1);  // of use to every formula
+    PairedCall<T> call{};
+    for (double& parameter : call.parameters) parameter = random.uniform(0.5, 1);  // of use to every formula
     const bool with_loss = random.chance(), with_gradient = random.chance();
     std::vector<T> value(with_loss ? rows : 0), gradient(with_gradient ? 4 * rows : 0);
     T total = 0;
-    loss.run(rows, boxes.pred.data(), boxes.target.data(), int(random.below(FORMAT_COUNT)),
-             int(random.below(FORMAT_COUNT)), random.chance() ? 0 : 1e-7, 1 / double(rows), parameters,
-             with_loss ? value.data() : nullptr, with_gradient ? gradient.data() : nullptr,
-             with_loss ? nullptr : &total, 1 + int(random.below(3)));
+    call.rows = rows, call.pred = boxes.pred.data(), call.target = boxes.target.data();
+    call.gradient = with_gradient ? gradient.data() : nullptr;
+    (with_loss ? call.loss : call.total) = with_loss ? value.data() : &total;
+    call.format1 = int(random.below(FORMAT_COUNT)), call.format2 = int(random.below(FORMAT_COUNT));
+    call.threads = 1 + int(random.below(3));
+    call.eps = random.chance() ? 0 : 1e-7, call.factor = 1 / double(rows);
+    loss.run(&call);
     for (Count i = 0; i < rows; ++i) {
         bool finite = !with_loss || std::isfinite(value[i]);
         for (Count k = 4 * i; with_gradient && k < 4 * i + 4; ++k) finite &= std::isfinite(gradient[k]);
@@ -148,13 +151,15 @@ void soak_matrix(Random& random, const Similarity<T>& similarity, Count rows, Ta
     const int threads = 1 + int(random.below(3));
     if (random.chance()) {
         std::vector<T> result(batch * rows * columns);
-        similarity.matrix(batch, rows, columns, boxes1.pred.data(), boxes2.target.data(), format1, format2,
-                          result.data(), threads);
+        const MatrixCall<T> call{batch, rows, columns, boxes1.pred.data(), boxes2.target.data(), result.data(),
+                                 format1, format2, threads};
+        similarity.matrix(&call);
     } else {
         std::vector<T> value(batch * rows);
         std::vector<std::int64_t> index(batch * rows);
-        similarity.best(batch, rows, columns, boxes1.pred.data(), boxes2.target.data(), format1, format2, value.data(),
-                        index.data(), threads);
+        const BestCall<T> call{batch, rows, columns, boxes1.pred.data(), boxes2.target.data(), value.data(),
+                               index.data(), format1, format2, threads};
+        similarity.best(&call);
     }
     tally.similarities += batch * rows * columns;
 }
@@ -168,13 +173,15 @@ void soak_suppression(Random& random, const Similarity<T>& similarity, Tally& ta
     const int format = int(random.below(FORMAT_COUNT));
     const double threshold = random.uniform(-1, 1);
     std::vector<unsigned char> keep(boxes_count);
-    similarity.suppress(Count(counts.size()), counts.data(), boxes.pred.data(), format, threshold, keep.data());
+    const SuppressCall<T> hard{Count(counts.size()), counts.data(), boxes.pred.data(), keep.data(), format, threshold};
+    similarity.suppress(&hard);
     std::vector<T> score(boxes_count), picked(boxes_count);
     for (T& s : score) s = random.below(50) ? T(random.uniform(0, 1)) : std::numeric_limits<T>::quiet_NaN();
     std::vector<std::int64_t> order(boxes_count);
     std::int64_t picks;
-    similarity.soft_suppress(Count(counts.size()), counts.data(), boxes.pred.data(), format, random.chance(), 0.5,
-                             threshold, 0.05, score.data(), order.data(), picked.data(), &picks);
+    const SoftSuppressCall<T> soft{Count(counts.size()), counts.data(), boxes.pred.data(), score.data(), order.data(),
+                                   picked.data(), &picks, format, random.chance(), 0.5, threshold, 0.05};
+    similarity.soft_suppress(&soft);
     tally.suppressed += boxes_count;
 }
 

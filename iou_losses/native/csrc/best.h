@@ -50,14 +50,16 @@ struct Best {
     }
 };
 
+// `batch` times `rows` results, each the greatest similarity to one of `columns` boxes, and which; -infinity and -1
+// where there is none.
 template <class T>
 struct BestCall {
     Index batch, rows, columns;
     const T* boxes1;
     const T* boxes2;
-    int format1, format2;
     T* value;
     std::int64_t* index;
+    int format1, format2, threads;
 };
 
 template <class T, class F>
@@ -89,19 +91,13 @@ void best_part(F formula, const BestCall<T>& call, Index begin, Index end) {
 }
 
 template <class T, class F>
-void best(F formula, const BestCall<T>& call, int threads) {
-    split_rows(call.batch * call.rows, call.columns, threads, [&](Index, Index begin, Index end) {
+void best(F formula, const BestCall<T>& call) {
+    split_rows(call.batch * call.rows, call.columns, call.threads, [&](Index, Index begin, Index end) {
         best_part(formula, call, begin, end);
     });
 }
 
-// Exports NAME_best_f32 and NAME_best_f64. Arrays are contiguous: `batch` times `rows` results, each
-// the greatest similarity to one of `columns` boxes, and which; -infinity and -1 where there is none.
-#define BEST_OF(NAME, T, SUFFIX)                                                                             \
-    EXPORT void NAME##_best_##SUFFIX(std::int64_t batch, std::int64_t rows, std::int64_t columns,            \
-                                     const T* boxes1, const T* boxes2, int format1, int format2, T* value,   \
-                                     std::int64_t* index, int threads) {                                     \
-        best([](const auto& pair) { return NAME(pair); },                                                    \
-             BestCall<T>{batch, rows, columns, boxes1, boxes2, format1, format2, value, index}, threads);    \
-    }
+// Exports NAME_best_f32 and NAME_best_f64.
+#define BEST_OF(NAME, T, SUFFIX) \
+    EXPORT void NAME##_best_##SUFFIX(const BestCall<T>* call) { best([](const auto& pair) { return NAME(pair); }, *call); }
 #define BEST(NAME) BEST_OF(NAME, float, f32) BEST_OF(NAME, double, f64)

@@ -82,13 +82,14 @@ void matrix_row(F formula, const Known<T>& rows, Index i, const Known<T>& column
     std::copy(line, line + count, result);
 }
 
+// `batch` matrices of `rows` x `columns`.
 template <class T>
 struct MatrixCall {
     Index batch, rows, columns;
     const T* boxes1;
     const T* boxes2;
-    int format1, format2;
     T* result;
+    int format1, format2, threads;
 };
 
 template <class T, class F>
@@ -113,18 +114,15 @@ void matrix_part(F formula, const MatrixCall<T>& call, Index begin, Index end) {
 }
 
 template <class T, class F>
-void matrix(F formula, const MatrixCall<T>& call, int threads) {
-    split_rows(call.batch * call.rows, call.columns, threads, [&](Index, Index begin, Index end) {
+void matrix(F formula, const MatrixCall<T>& call) {
+    split_rows(call.batch * call.rows, call.columns, call.threads, [&](Index, Index begin, Index end) {
         matrix_part(formula, call, begin, end);
     });
 }
 
-// Exports NAME_matrix_f32 and NAME_matrix_f64. Arrays are contiguous: `batch` matrices of `rows` x `columns`.
-#define MATRIX_OF(NAME, T, SUFFIX)                                                                           \
-    EXPORT void NAME##_matrix_##SUFFIX(std::int64_t batch, std::int64_t rows, std::int64_t columns,          \
-                                       const T* boxes1, const T* boxes2, int format1, int format2,           \
-                                       T* result, int threads) {                                             \
-        matrix([](const auto& pair) INLINE_LAMBDA { return NAME(pair); },                                    \
-               MatrixCall<T>{batch, rows, columns, boxes1, boxes2, format1, format2, result}, threads);      \
+// Exports NAME_matrix_f32 and NAME_matrix_f64.
+#define MATRIX_OF(NAME, T, SUFFIX)                                                \
+    EXPORT void NAME##_matrix_##SUFFIX(const MatrixCall<T>* call) {               \
+        matrix([](const auto& pair) INLINE_LAMBDA { return NAME(pair); }, *call); \
     }
 #define MATRIX(NAME) MATRIX_OF(NAME, float, f32) MATRIX_OF(NAME, double, f64)

@@ -49,16 +49,20 @@ double sum(Index rows, const T* loss) {
     return total;
 }
 
-// What one call works on. Without `loss` the losses are summed; without `gradient` none is computed.
+constexpr int MAX_PARAMETERS = 8;
+
+// Boxes and gradient of `rows` x 4, loss of `rows`. Without `loss` the losses are summed into `total`; without
+// `gradient` none is computed. `factor` multiplies the total and the gradient.
 template <class T>
 struct PairedCall {
     Index rows;
     const T* pred;
     const T* target;
-    int format1, format2;
-    double eps, factor;
     T* loss;
     T* gradient;
+    T* total;
+    int format1, format2, threads;
+    double eps, factor, parameters[MAX_PARAMETERS];
 };
 
 // `ValueAlone` says whether the formula has a loop without the gradient; without it the gradient is
@@ -94,23 +98,18 @@ double paired_part(F formula, const PairedCall<T>& call, Index begin, Index end)
 }
 
 template <bool ValueAlone, class T, class F>
-void paired(F formula, const PairedCall<T>& call, T* total, int threads) {
-    std::vector<double> totals(std::max(threads, 1));
-    split_rows(call.rows, 1, threads, [&](Index part, Index begin, Index end) {
+void paired(F formula, const PairedCall<T>& call) {
+    std::vector<double> totals(std::max(call.threads, 1));
+    split_rows(call.rows, 1, call.threads, [&](Index part, Index begin, Index end) {
         totals[part] = paired_part<ValueAlone>(formula, call, begin, end);
     });
-    if (total) *total = T(sum(Index(totals.size()), totals.data()) * call.factor);
+    if (call.total) *call.total = T(sum(Index(totals.size()), totals.data()) * call.factor);
 }
 
-// Exports NAME_f32 and NAME_f64. Arrays are contiguous: boxes and gradient of `rows` x 4, loss of `rows`.
-// Without `loss` the losses are summed into `total`; without `gradient` none is computed. `factor`
-// multiplies the total and the gradient.
-#define PAIRED_OF(NAME, VALUE_ALONE, T, SUFFIX)                                                              \
-    EXPORT void NAME##_##SUFFIX(std::int64_t rows, const T* pred, const T* target, int format1, int format2, \
-                                double eps, double factor, const double* parameters, T* loss, T* gradient,   \
-                                T* total, int threads) {                                                     \
-        paired<VALUE_ALONE>([=](const auto& pair) INLINE_LAMBDA { return NAME(pair, parameters); },          \
-                            PairedCall<T>{rows, pred, target, format1, format2, eps, factor, loss, gradient}, \
-                            total, threads);                                                                 \
+// Exports NAME_f32 and NAME_f64.
+#define PAIRED_OF(NAME, VALUE_ALONE, T, SUFFIX)                                                             \
+    EXPORT void NAME##_##SUFFIX(const PairedCall<T>* call) {                                                \
+        const double* parameters = call->parameters;                                                        \
+        paired<VALUE_ALONE>([=](const auto& pair) INLINE_LAMBDA { return NAME(pair, parameters); }, *call); \
     }
 #define PAIRED(NAME, VALUE_ALONE) PAIRED_OF(NAME, VALUE_ALONE, float, f32) PAIRED_OF(NAME, VALUE_ALONE, double, f64)

@@ -14,6 +14,9 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #endif
 
+// An entry point takes one pointer, to all that its call consists of, arrays being contiguous: a caller that is no
+// C program fills one block of memory in place of many registers.
+
 using Index = std::int64_t;
 
 constexpr Index CHUNK = 512;        // rows or columns at once: what they need stays in the L1 cache

@@ -5,15 +5,45 @@
 
 #include "best.h"
 
+// Boxes by descending score, group by group.
+template <class T>
+struct SuppressCall {
+    Index groups;
+    const std::int64_t* counts;
+    const T* boxes;
+    unsigned char* keep;
+    int format;
+    double threshold;
+};
+
+// Boxes in any order, and their scores, which are used up: those of picked boxes become -infinity or NaN, which none
+// is less than. The number of picks goes to `picks`, their indices and scores to `order` and `picked`.
+template <class T>
+struct SoftSuppressCall {
+    Index groups;
+    const std::int64_t* counts;
+    const T* boxes;
+    T* score;
+    std::int64_t* order;
+    T* picked;
+    std::int64_t* picks;
+    int format, gaussian;
+    double sigma, threshold, least;
+};
+
 constexpr Index LOOK = 2 * LANES;  // boxes between two looks whether one of them suppresses
 
-// Boxes in groups, one for each class; only boxes of one group see each other.
+// Boxes in groups, one for each class, of `counts` boxes each; only boxes of one group see each other.
 template <class T>
 struct Groups {
     Index groups;
     const std::int64_t* counts;
     const T* boxes;
     const Format& format;
+
+    template <class C>
+    explicit Groups(const C& call)
+        : groups(call.groups), counts(call.counts), boxes(call.boxes), format(FORMATS[call.format]) {}
 
     template <class G>
     void each(G g) const {
@@ -87,7 +117,9 @@ bool suppressed(F formula, const Kept<T>& kept, const Known<T>& boxes, Index j, 
 
 // Keeps each box, in order, that no box kept before it is more similar to than the threshold.
 template <class T, class F>
-void suppress(F formula, const Groups<T>& all, T threshold, unsigned char* keep) {
+void suppress(F formula, const SuppressCall<T>& call) {
+    const Groups<T> all(call);
+    const T threshold = at_most<T>(call.threshold);
     Kept<T> kept{all.format, {}};
     all.each([&](Index begin, Index end) {
         kept.count = 0;
@@ -95,8 +127,8 @@ void suppress(F formula, const Groups<T>& all, T threshold, unsigned char* keep)
             const Index count = std::min(CHUNK, end - start);
             const Known<T> boxes(all.format, all.format.sized, all.boxes + 4 * start, count);
             for (Index j = 0; j < count; ++j) {
-                keep[start + j] = !suppressed(formula, kept, boxes, j, threshold);
-                if (keep[start + j]) kept.add(boxes, j);
+                call.keep[start + j] = !suppressed(formula, kept, boxes, j, threshold);
+                if (call.keep[start + j]) kept.add(boxes, j);
             }
         }
     });
@@ -129,11 +161,13 @@ Index greatest(const T* score, Index count) {
 }
 
 // Picks the box of the greatest score again and again, while it is `least` or more, and fades the
-// others. Returns the number of picks; their indices and scores go to `order` and `picked`. Scores are
-// used up: those of picked boxes become -infinity or NaN, which none is less than.
+// others.
 template <class T, class F>
-Index soft_suppress(F formula, const Groups<T>& all, const Fading<T>& fading, T least, T* score,
-                    std::int64_t* order, T* picked) {
+void soft_suppress(F formula, const SoftSuppressCall<T>& call) {
+    const Groups<T> all(call);
+    const Fading<T> fading{call.gaussian != 0, T(call.sigma), T(call.threshold)};
+    const T least = T(call.least);
+    T* const score = call.score;
     Index picks = 0;
     all.each([&](Index begin, Index end) {
         const std::vector<Known<T>> blocks = all.blocks(begin, end);
@@ -148,7 +182,7 @@ Index soft_suppress(F formula, const Groups<T>& all, const Fading<T>& fading, T 
             for (const Index t : top)
                 if (t >= 0 && (pick < 0 || score[t] > score[pick])) pick = t;
             if (pick < 0 || !(score[pick] >= least)) return;
-            order[picks] = pick, picked[picks++] = score[pick];
+            call.order[picks] = pick, call.picked[picks++] = score[pick];
             score[pick] = -std::numeric_limits<T>::infinity();
             const Known<T>& row = blocks[(pick - begin) / CHUNK];
             for (std::size_t b = 0; b < blocks.size(); ++b) {
@@ -164,24 +198,15 @@ Index soft_suppress(F formula, const Groups<T>& all, const Fading<T>& fading, T 
             }
         }
     });
-    return picks;
+    *call.picks = picks;
 }
 
-// Exports NAME_suppress_f32 and _f64, NAME_soft_suppress_f32 and _f64. Boxes are contiguous, group after
-// group, in a group by descending score for the first; `counts` has the size of each group.
-#define SUPPRESS_OF(NAME, T, SUFFIX)                                                                         \
-    EXPORT void NAME##_suppress_##SUFFIX(std::int64_t groups, const std::int64_t* counts, const T* boxes,    \
-                                         int format, double threshold, unsigned char* keep) {                \
-        suppress([](const auto& pair) { return NAME(pair); },                                                \
-                 Groups<T>{groups, counts, boxes, FORMATS[format]}, at_most<T>(threshold), keep);            \
-    }                                                                                                        \
-    EXPORT void NAME##_soft_suppress_##SUFFIX(std::int64_t groups, const std::int64_t* counts,               \
-                                              const T* boxes, int format, int gaussian, double sigma,        \
-                                              double threshold, double least, T* score, std::int64_t* order, \
-                                              T* picked, std::int64_t* picks) {                              \
-        *picks = soft_suppress([](const auto& pair) { return NAME(pair); },                                  \
-                               Groups<T>{groups, counts, boxes, FORMATS[format]},                            \
-                               Fading<T>{gaussian != 0, T(sigma), T(threshold)}, T(least), score, order,     \
-                               picked);                                                                      \
+// Exports NAME_suppress_f32 and _f64, NAME_soft_suppress_f32 and _f64.
+#define SUPPRESS_OF(NAME, T, SUFFIX)                                             \
+    EXPORT void NAME##_suppress_##SUFFIX(const SuppressCall<T>* call) {          \
+        suppress([](const auto& pair) { return NAME(pair); }, *call);            \
+    }                                                                            \
+    EXPORT void NAME##_soft_suppress_##SUFFIX(const SoftSuppressCall<T>* call) { \
+        soft_suppress([](const auto& pair) { return NAME(pair); }, *call);       \
     }
 #define SUPPRESS(NAME) SUPPRESS_OF(NAME, float, f32) SUPPRESS_OF(NAME, double, f64)
