@@ -25,7 +25,8 @@ of_engine() {
     test_engine "$work/engine.so"
     "${PYTHON:-python}" -m gcovr --root . --filter iou_losses/native/csrc/ --gcov-object-directory "$work" \
         --gcov-suspicious-hits-threshold 0 --gcov-ignore-parse-errors=negative_hits.warn_once_per_file --merge-lines \
-        --exclude-throw-branches --exclude-unreachable-branches --txt --txt-summary --fail-under-line "$least"
+        --exclude-throw-branches --exclude-unreachable-branches --txt --txt-summary \
+        --fail-under-line "$least" --fail-under-branch "$least"
 }
 
 for part in ${1:-python engine}; do "of_$part"; done

@@ -145,6 +145,7 @@ def test_boxes_bring_their_own_format(engine):
     sized[:, 2:] -= sized[:, :2]
     sized = tv_tensors.BoundingBoxes(sized, format="XYWH", canvas_size=(200, 200))
     assert_best(best_match(corners, sized), box_iou(corners, sized))
+    assert_best(best_match(sized, corners), box_iou(sized, corners))
     assert_best(best_match(corners, sized, formula(box_iou)), box_iou(corners, sized))
     assert torch.equal(
         match_boxes(corners, sized, high=0.5, low=0.3), match(box_iou(corners, sized), high=0.5, low=0.3)

@@ -1,5 +1,6 @@
 """The native engine: as right as the formula, and nothing else than faster."""
 
+import math
 import os
 import subprocess
 import sys
@@ -77,6 +78,26 @@ def test_a_reduction_loses_no_digits_in_large_sets(case, reduction, n):
     assert found.item() == pytest.approx(value.double().sum().item() * share, rel=1e-6)
     expected = case.value_and_gradient(pred, target)[1] * share
     torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-12)
+
+
+@every_matrix
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_largest_numbers_are_compared_as_others_are(case, dtype):
+    # A power of two brings the largest coordinate within a factor of four of the largest number.
+    pred, target = ordinary_pairs(500, 6, dtype)
+    exponents = [math.frexp(number)[1] for number in (torch.finfo(dtype).max, torch.stack([pred, target]).abs().max())]
+    power = exponents[0] - exponents[1] - 1
+    assert torch.equal(case.loss(pred * 2.0**power, target * 2.0**power), case.loss(pred, target))
+    assert torch.equal(case.matrix(pred * 2.0**power, target * 2.0**power), case.matrix(pred, target))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_box_far_worse_than_the_mean_gets_no_weight_from_wiou(dtype):
+    pred, target = ordinary_pairs(20, 7, dtype)
+    leaf = pred.clone().requires_grad_()
+    value = iou_losses.wiou_loss(leaf, target, "none", version=3, mean=1e-4)  # 1.9 to the power of thousands
+    assert value.max() < 1e-30
+    assert torch.autograd.grad(value.sum(), leaf)[0].abs().max() < 1e-30
 
 
 PROGRAM = """

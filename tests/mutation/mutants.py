@@ -378,6 +378,9 @@ ENGINE = (
     Mutant("a matrix: boxes with sizes on the wrong side", C + "matrix.h",
            "first.position[0][i] - second.position[0][j]", "second.position[0][j] - first.position[0][i]",
            "test_pairwise.py", matrix="iou"),
+    Mutant("rows are left out where there is no thread for them", C + "rows.h",
+           "// no thread is to be had\n            run();", "// no thread is to be had",
+           "test_threads.py", paired="iou_cost"),
 )  # fmt: skip
 
 MUTANTS = FORMULAS + GEOMETRY + CALL + BINDING + ENGINE

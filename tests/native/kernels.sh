@@ -23,5 +23,5 @@ test_engine() {
         "${PYTHON:-python}" -m pytest -p engine_plugin -p no:cacheprovider --capture=sys -q -m "not slow" \
         -k "not (formula and (test_matching or test_suppression))" "${@:2}" \
         tests/test_native.py tests/test_dtypes_and_formats.py tests/test_pairwise.py tests/test_matching.py \
-        tests/test_suppression.py tests/test_inputs.py
+        tests/test_suppression.py tests/test_inputs.py tests/test_threads.py
 }
