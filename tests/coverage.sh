@@ -18,8 +18,9 @@ of_python() {
 
 of_engine() {
     local compiler=${CXX:-g++}
-    # Out of line, and with no way out by an exception, a formula's branches are those that are written there. Threads
-    # may lose a count, which atomic counters would cost three times the time to keep.
+    # Out of line, and with no way out by an exception, a formula's branches are those that are written there. What is
+    # left are ways out of other calls by exceptions that nothing throws. Threads may lose a count, which atomic
+    # counters would cost three times the time to keep.
     compile "$work" generic "$compiler" -O0 --coverage -Dalways_inline=nothrow
     "$compiler" --coverage -shared -o "$work/engine.so" "$work"/*.o -pthread
     test_engine "$work/engine.so"
