@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from iou_losses import native
 from iou_losses.boxes import FORMATS, Pair, corners_of
 from iou_losses.native import compiled
-from iou_losses.reduction import check_reduction, reduce, reducing_factor
+from iou_losses.reduction import check_reduction, reduce, reducing_factor, total_or_mean
 
 Chosen = TypeVar("Chosen")
 
@@ -34,11 +35,11 @@ def paired_loss(
     check_range("eps", eps, 0)
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
-    factor = reducing_factor(pred, reduction, weight, avg_factor)
-    values = by_engine(formula, pred, target, formats, eps, parameters, factor)
-    if values is None:
-        values, factor = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters), None
-    return reduce(values, reduction, weight, avg_factor) if factor is None else values
+    loss = by_engine(formula, pred, target, formats, eps, parameters, reduction, weight, avg_factor)
+    if loss is None:
+        values = formula(Pair(*corners_of(pred, target, *formats), eps), **parameters)
+        loss = reduce(values, reduction, weight, avg_factor)
+    return loss
 
 
 def by_engine(
@@ -46,18 +47,26 @@ def by_engine(
     pred: Tensor,
     target: Tensor,
     formats: tuple[str, str],
-    eps: float,
-    parameters: Mapping[str, Any],
-    factor: float | None,
+    eps: float = 0.0,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+    reduction: str = "none",
+    weight: Tensor | None = None,
+    avg_factor: float | Tensor | None = None,
 ) -> Tensor | None:
-    """Give the formula's value for each pair, or their sum times the factor, by the engine; None where torch has to."""
+    """Give the loss by the engine, which reduces it where it can; None where torch has to compute it."""
     kernel = native.paired_kernel(formula, pred, target)
     if kernel is not None:
+        factor = reducing_factor(pred, reduction, weight, avg_factor)
         # Numbers, not a running mean itself: it may have moved when a second derivative is asked for.
         numbers = {name: float(value) for name, value in parameters.items()}
-        return native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
+        loss = native.paired(native.Call(kernel, formula, formats, eps, numbers, factor), pred, target)
+        return loss if factor is not None else reduce(loss, reduction, weight, avg_factor)
     if compiled.paired_goes_into_the_graph(formula, pred, target, parameters):
-        return compiled.paired_in_graph(formula, pred, target, formats, eps, parameters, factor)
+        summed = reduction != "none" and weight is None
+        loss = compiled.paired_in_graph(formula, pred, target, formats, eps, parameters, summed)
+        if summed:  # a number of boxes that is symbolic divides what comes out; it cannot go in
+            return total_or_mean(loss, pred.numel() // 4, reduction, avg_factor)
+        return reduce(loss, reduction, weight, avg_factor)
     return None
 
 

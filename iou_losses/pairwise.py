@@ -161,5 +161,5 @@ def paired_iou(pred: Tensor, target: Tensor, fmt: str = "xyxy") -> Tensor:
     """
     pred, target, formats = prepare(pred, target, fmt)
     require_same_shape(pred, target)
-    values = by_engine(iou, pred, target, formats, 0.0, {}, None)
+    values = by_engine(iou, pred, target, formats)
     return iou(Pair(*corners_of(pred, target, *formats))) if values is None else values

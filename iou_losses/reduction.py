@@ -46,11 +46,8 @@ def reducing_factor(
     """Return what the sum of the losses is to be multiplied by, None where it takes more than a number."""
     if reduction == "none" or weight is not None or isinstance(avg_factor, Tensor):
         return None
-    if reduction == "sum":
-        return 1.0
-    if avg_factor is None:
-        return 1 / max(boxes.numel() // 4, 1)  # not `if`: torch.compile would make a graph for one number alone
-    return 1 / avg_factor if avg_factor else 0.0
+    count = boxes.numel() // 4 if avg_factor is None else avg_factor
+    return 1.0 if reduction == "sum" else 1 / count if count else 0.0
 
 
 def reduce(loss: Tensor, reduction: str, weight: Tensor | None, avg_factor: float | Tensor | None) -> Tensor:
@@ -59,11 +56,17 @@ def reduce(loss: Tensor, reduction: str, weight: Tensor | None, avg_factor: floa
         loss = weighted(loss, weight)
     if reduction == "none":
         return loss
-    total = loss.sum()
+    return total_or_mean(loss.sum(), loss.numel(), reduction, avg_factor)
+
+
+def total_or_mean(total: Tensor, count: int, reduction: str, avg_factor: float | Tensor | None) -> Tensor:
+    """Make the sum of so many losses what the reduction asks for."""
     if reduction == "sum":
         return total
     if isinstance(avg_factor, Tensor):
         nothing = avg_factor == 0  # where, not if: reading it would wait for the device
         return (total / avg_factor.masked_fill(nothing, 1)).masked_fill(nothing, 0)
-    count = loss.numel() if avg_factor is None else avg_factor
-    return total / count if count != 0 else total * 0  # `if count` makes a graph of torch 2.6 for one number alone
+    divisor = count if avg_factor is None else avg_factor
+    return (
+        total / divisor if divisor != 0 else total * 0
+    )  # `if divisor` makes a graph of torch 2.6 for one number alone

@@ -7,7 +7,7 @@ to run where this package is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -37,17 +37,27 @@ def paired(
     *parameters: float,
 ) -> tuple[Tensor, Tensor]:
     """Give the loss of each box or their sum, and the gradient by pred where wanted."""
-    kernel = native.entry_point(formula, pred.dtype)
-    assert kernel is not None  # known before the operator was put into the graph
+    if pred.shape != target.shape:
+        raise ValueError(f"boxes must have the same shape, got {tuple(pred.shape)} and {tuple(target.shape)}")
+    kernel = kernel_for(formula, pred, target)
     numbers = {str(i): number for i, number in enumerate(parameters)}
     call = native.Call(kernel, undifferentiated, (fmt1, fmt2), eps, numbers, 1.0 if summed else None)
     loss, gradient = call.run(pred, target, with_gradient)
     return loss, pred.new_empty(0) if gradient is None else gradient
 
 
+def kernel_for(name: str, boxes1: Tensor, boxes2: Tensor) -> native.Kernel:
+    """Return the function of the library; whoever put the operator into a graph has asked `has_kernel` before."""
+    readable = boxes1.shape[-1:] == boxes2.shape[-1:] == (4,) and boxes1.dtype == boxes2.dtype
+    if not readable or not has_kernel(name, boxes1.dtype):
+        got = " and ".join(f"{tuple(boxes.shape)} of {boxes.dtype}" for boxes in (boxes1, boxes2))
+        raise ValueError(f"the engine has no {name} of boxes {got}")
+    return cast(native.Kernel, native.entry_point(name, boxes1.dtype))
+
+
 def undifferentiated(*_: Any) -> Tensor:
     """Stand for the formula that a second derivative would take: a compiled backward has none."""
-    raise RuntimeError("torch.compile does not support second derivatives")
+    raise RuntimeError("torch.compile has no second derivatives of a loss: call it in eager mode for create_graph=True")
 
 
 def fake_paired(
@@ -75,15 +85,15 @@ def save_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tenso
 
 def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     """Multiply the gradient that the forward computed."""
+    if torch.is_grad_enabled():
+        undifferentiated()
     (gradient,) = ctx.saved_tensors
     return (grad if ctx.summed else grad.unsqueeze(-1)) * gradient, *[None] * (ctx.arguments - 1)
 
 
 def matrix(boxes1: Tensor, boxes2: Tensor, similarity: str, fmt1: str, fmt2: str) -> Tensor:
     """Give the similarity of every box with every other."""
-    kernel = native.entry_point(similarity, boxes1.dtype)
-    assert kernel is not None  # known before the operator was put into the graph
-    return native.matrix(kernel, boxes1, boxes2, (fmt1, fmt2))
+    return native.matrix(kernel_for(similarity, boxes1, boxes2), boxes1, boxes2, (fmt1, fmt2))
 
 
 def fake_matrix(boxes1: Tensor, boxes2: Tensor, similarity: str, fmt1: str, fmt2: str) -> Tensor:
@@ -158,15 +168,14 @@ def paired_in_graph(
     formats: tuple[str, str],
     eps: float,
     parameters: Mapping[str, Any],
-    factor: float | None,
+    summed: bool,
 ) -> Tensor:
-    """Give the loss of each box or their sum times the factor, by the operator."""
+    """Give the loss of each box or their sum, by the operator."""
     with_gradient = pred.requires_grad and torch.is_grad_enabled()
     numbers = [float(value) for value in parameters.values()]
-    summed = factor is not None  # times a factor of its own, which may be symbolic
     operator = torch.ops.iou_losses.paired
     loss: Tensor = operator(pred, target, formula.__name__, *formats, float(eps), summed, with_gradient, *numbers)[0]
-    return loss if factor is None or factor == 1 else loss * factor
+    return loss
 
 
 def matrix_in_graph(

@@ -94,6 +94,59 @@ def test_it_compiles_again_once_and_never_more_however_the_number_of_boxes_chang
     assert graphs == [1, 2, 2, 2, 2, 2]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("factors", [(7.0, 3.0, 1.0, 2.0, 0.5, 1.0), (7, 3, 1, 2, 1)], ids=["floats", "integers"])
+def test_it_compiles_again_once_however_avg_factor_changes(factors, engine):
+    compiled = torch.compile(ciou.loss, backend="aot_eager", fullgraph=True)
+    pred, target = ordinary_pairs(10, 3, torch.float32)
+    for factor in factors:
+        found = compiled(pred.requires_grad_(), target, "mean", avg_factor=factor)
+        torch.testing.assert_close(found, ciou.loss(pred, target, "mean", avg_factor=factor))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.slow
+def test_avg_factor_may_be_a_number_that_the_graph_computes(engine):
+    def mean(pred, target, mask):
+        return ciou.loss(pred, target, "mean", avg_factor=max(mask.sum().item(), 1))
+
+    pred, target = ordinary_pairs(10, 4, torch.float32)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(mean, backend="aot_eager", fullgraph=True)
+        for count in (4, 0):
+            mask = torch.arange(10) < count
+            torch.testing.assert_close(compiled(pred, target, mask), mean(pred, target, mask))
+
+
+@pytest.mark.slow
+def test_a_perfect_box_has_no_loss_however_small_avg_factor(engine):
+    boxes, _ = ordinary_pairs(10, 5, torch.float32)
+    assert torch.compile(ciou.loss, backend="aot_eager")(boxes, boxes, "mean", avg_factor=1e-39) == 0
+
+
+@in_graph
+@pytest.mark.slow
+def test_a_graph_refuses_a_second_derivative_of_the_operator():
+    pred, target = ordinary_pairs(10, 6, torch.float32)
+    loss = torch.compile(ciou.loss, backend="eager", fullgraph=True)(pred.requires_grad_(), target, "sum")
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(loss, pred, create_graph=True)
+
+
+@in_graph
+def test_the_operators_read_nothing_that_is_not_there():
+    pred, target = ordinary_pairs(10, 7, torch.float32)
+    paired, matrix = torch.ops.iou_losses.paired, torch.ops.iou_losses.matrix
+    for other in (target[:3], target.double(), target[:, :3]):
+        with pytest.raises(ValueError, match="boxes"):
+            paired(pred, other, "ciou_cost", "xyxy", "xyxy", 0.0, False, True)
+    for other in (target.double(), target[:, :3]):
+        with pytest.raises(ValueError, match="the engine has no iou_matrix of boxes"):
+            matrix(pred, other, "iou_matrix", "xyxy", "xyxy")
+    with pytest.raises(ValueError, match="the engine has no nonsense of boxes"):
+        paired(pred, target, "nonsense", "xyxy", "xyxy", 0.0, False, True)
+
+
 @in_graph
 @pytest.mark.slow
 def test_the_formula_is_in_the_graph_where_the_operator_does_not_serve():
