@@ -66,7 +66,6 @@ def total_or_mean(total: Tensor, count: int, reduction: str, avg_factor: float |
     if isinstance(avg_factor, Tensor):
         nothing = avg_factor == 0  # where, not if: reading it would wait for the device
         return (total / avg_factor.masked_fill(nothing, 1)).masked_fill(nothing, 0)
-    divisor = count if avg_factor is None else avg_factor
-    return (
-        total / divisor if divisor != 0 else total * 0
-    )  # `if divisor` makes a graph of torch 2.6 for one number alone
+    if avg_factor is None:  # without boxes the total is 0; a condition would make a graph for a number of boxes
+        return total / max(count, 1)
+    return total / avg_factor if avg_factor != 0 else total * 0

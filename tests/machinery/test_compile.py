@@ -119,6 +119,19 @@ def test_avg_factor_may_be_a_number_that_the_graph_computes(engine):
 
 
 @pytest.mark.slow
+def test_the_number_of_boxes_may_depend_on_data(engine):
+    def mean(pred, target, mask):
+        return ciou.loss(pred[mask], target[mask], "mean")
+
+    pred, target = ordinary_pairs(10, 4, torch.float32)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(mean, backend="aot_eager", fullgraph=True)
+        for count in (4, 0, 10):
+            mask = torch.arange(10) < count
+            torch.testing.assert_close(compiled(pred.requires_grad_(), target, mask), mean(pred, target, mask))
+
+
+@pytest.mark.slow
 def test_a_perfect_box_has_no_loss_however_small_avg_factor(engine):
     boxes, _ = ordinary_pairs(10, 5, torch.float32)
     assert torch.compile(ciou.loss, backend="aot_eager")(boxes, boxes, "mean", avg_factor=1e-39) == 0
