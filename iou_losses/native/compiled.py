@@ -106,7 +106,7 @@ def define() -> Any:
     """Give torch the operators. Not by `custom_op`, whose wrapper takes 10 microseconds a call."""
     library: Any = torch.library.Library("iou_losses", "FRAGMENT")  # type: ignore[no-untyped-call]
     for schema, function, fake in ((PAIRED, paired, fake_paired), (MATRIX, matrix, fake_matrix)):
-        library.define(schema)
+        library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         library.impl(function.__name__, function, "CPU")
         torch.library.register_fake(f"iou_losses::{function.__name__}", fake, lib=library)
     torch.library.register_autograd("iou_losses::paired", backward, setup_context=save_gradient, lib=library)
