@@ -130,6 +130,50 @@ def test_ciou_s_threshold_is_an_iou(threshold):
             call()
 
 
+@pytest.mark.parametrize(
+    ("function", "module", "hyper_parameters", "words"),
+    [
+        ("alpha_iou_loss", "AlphaIoULoss", {"alpha": 0}, ("alpha", "above 0")),
+        ("alpha_iou_loss", "AlphaIoULoss", {"base": "siou"}, ("base", "'ciou'", "'siou'")),
+        ("bounded_iou_loss", "BoundedIoULoss", {"beta": 0}, ("beta", "above 0")),
+        ("bounded_iou_loss", "BoundedIoULoss", {"factor": -1}, ("factor", "above 0")),
+        ("extended_iou_loss", "ExtendedIoULoss", {"smooth": 0}, ("smooth", "above 0")),
+        ("focal_eiou_loss", "FocalEIoULoss", {"gamma": -1}, ("gamma", "at least 0")),
+        ("interp_iou_loss", "InterpIoULoss", {"coefficient": 1.5}, ("coefficient", "at most 1", "1.5")),
+        ("interp_iou_loss", "InterpIoULoss", {"coefficient": "fixed"}, ("coefficient", "'dynamic'", "'fixed'")),
+        ("mpdiou_loss", "MPDIoULoss", {"image_size": (0, 5)}, ("image_size", "above 0")),
+        ("mpdiou_loss", "MPDIoULoss", {"image_size": 640}, ("image_size", "(width, height)", "640")),
+        ("nwd_loss", "NWDLoss", {"constant": 0}, ("constant", "above 0")),
+        ("piou_loss", "PIoULoss", {"version": 3}, ("version", "1 or 2", "3")),
+        ("piou_loss", "PIoULoss", {"lambda_": 0}, ("lambda_", "above 0")),
+        ("sca_loss", "SCALoss", {"distance_weight": -1}, ("distance_weight", "at least 0")),
+        ("shape_iou_loss", "ShapeIoULoss", {"scale": float("nan")}, ("scale", "nan")),
+        ("siou_loss", "SIoULoss", {"theta": 0.5}, ("theta", "at least 1")),
+    ],
+    ids=repr,
+)
+def test_a_hyper_parameter_out_of_its_range_fails_in_the_call_and_in_the_module(
+    function, module, hyper_parameters, words
+):
+    with raises(ValueError, *words):
+        getattr(iou_losses, function)(BOXES, BOXES, **hyper_parameters)
+    with raises(ValueError, *words):
+        getattr(iou_losses, module)(**hyper_parameters)
+
+
+def test_wiou_s_mean_is_one_number():
+    for mean, words in ((torch.ones(2), ("mean", "(2,)")), (-1.0, ("mean", "at least 0")), (float("nan"), ("nan",))):
+        with raises(ValueError, *words):
+            iou_losses.wiou_loss(BOXES, BOXES, version=3, mean=mean)
+    with raises(ValueError, "version", "4"):
+        iou_losses.wiou_loss(BOXES, BOXES, version=4)
+
+
+def test_focal_eiou_divides_by_its_weights_or_by_avg_factor():
+    with raises(ValueError, "normalize=True", "avg_factor"):
+        iou_losses.focal_eiou_loss(BOXES, BOXES, "mean", normalize=True, avg_factor=3)
+
+
 @every_loss
 def test_hyper_parameters_are_keywords_only(case):
     with pytest.raises(TypeError):
