@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Before a release, beside `.ci/run`: what is declared and not run every day. Each part makes environments of its own in a
 # temporary folder; all of them take gigabytes, a network, and an hour or more.
-#     tests/release.sh [oldest] [alone] [built] [thorough] [audit]      (default: all)
+#     tests/release.sh [oldest] [alone] [built] [pure] [thorough] [audit]      (default: all)
 # PYTHON and OLDEST_PYTHON name the interpreters: python3 and python3.10.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,11 +43,15 @@ test_wheel() {
     cd "$root"
 }
 
-# The wheel that the sdist gives, with the engine; and the one without a compiler, which is pure and skips its tests.
+# The wheel that the sdist gives, with the engine.
 built() {
     environment build "${PYTHON:-python3}" build
     "$env/bin/python" -m build --outdir "$work/dist"
     test_wheel engine "$(ls "$work"/dist/*.whl)"
+}
+
+# The wheel of a machine without a compiler, which has no engine and skips the tests of it.
+pure() {
     environment build-pure "${PYTHON:-python3}" build
     CXX=/bin/false "$env/bin/python" -m build --wheel --outdir "$work/pure"
     test_wheel pure "$(ls "$work"/pure/*-none-any.whl)"
@@ -65,5 +69,5 @@ audit() {
     "$env/bin/pip-audit" --desc
 }
 
-(($#)) || set -- oldest alone built thorough audit
+(($#)) || set -- oldest alone built pure thorough audit
 for part; do "$part"; done
