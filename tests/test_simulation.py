@@ -137,6 +137,7 @@ def run(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_program_reports_and_draws(run, tmp_path):
+    pytest.importorskip("torchvision")  # which it is compared with
     shown = run("--points", 4, "--steps", 3, "--threads", 2, "--out", tmp_path, "--loss", "giou", "nwd")
     found = dict(re.findall(r"^loss=(\w+) final_error=([\d.]+) seconds=[\d.]+ cpu_seconds=[\d.]+$", shown, re.M))
     assert found.keys() == {"giou", "nwd"}
