@@ -144,6 +144,12 @@ def threads_for(work: int) -> int:
     return 1 if work < 2 * WORTH_A_THREAD else torch.get_num_threads()
 
 
+@cache
+def number(dtype: torch.dtype) -> Tensor:
+    """Return one number, for `empty_like`, which takes two thirds of the time that a size to be read does."""
+    return torch.zeros((), dtype=dtype, device="cpu")
+
+
 class Call(NamedTuple):
     """What a paired loss is computed with, boxes aside.
 
@@ -161,7 +167,7 @@ class Call(NamedTuple):
         """Return the loss, and its gradient by pred where wanted."""
         pred, target = readable(pred), readable(target)
         # Beside the boxes: torch.empty would follow the user's default device, which the library cannot write to.
-        loss = pred.new_empty(pred.shape[:-1] if self.factor is None else ())
+        loss = torch.empty_like(number(pred.dtype)) if self.factor is not None else pred.new_empty(pred.shape[:-1])
         gradient = torch.empty_like(pred) if with_gradient else None
         self.kernel(self.pack(pred, target, loss, gradient))
         return loss, gradient
@@ -234,7 +240,8 @@ apply_paired_loss = super(torch.autograd.Function, PairedLoss).apply
 def paired(call: Call, pred: Tensor, target: Tensor) -> Tensor:
     """Give the loss of each box, or their sum times the factor."""
     if pred.requires_grad and torch.is_grad_enabled():
-        return cast(Tensor, apply_paired_loss(pred, target, call))
+        loss: Tensor = apply_paired_loss(pred, target, call)
+        return loss
     return call.run(pred, target, with_gradient=False)[0]
 
 
