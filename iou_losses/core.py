@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -47,11 +46,11 @@ def by_engine(
     pred: Tensor,
     target: Tensor,
     formats: tuple[str, str],
-    eps: float = 0.0,
-    parameters: Mapping[str, Any] = MappingProxyType({}),
-    reduction: str = "none",
-    weight: Tensor | None = None,
-    avg_factor: float | Tensor | None = None,
+    eps: float,
+    parameters: Mapping[str, Any],
+    reduction: str,
+    weight: Tensor | None,
+    avg_factor: float | Tensor | None,
 ) -> Tensor | None:
     """Give the loss by the engine, which reduces it where it can; None where torch has to compute it."""
     kernel = native.paired_kernel(formula, pred, target)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from iou_losses import native
 from iou_losses.boxes import Pair, corners_of
-from iou_losses.core import by_engine, prepare, require_same_shape
+from iou_losses.core import paired_loss, prepare
 from iou_losses.losses.ciou import ciou
 from iou_losses.losses.diou import diou
 from iou_losses.losses.giou import giou
@@ -159,7 +159,4 @@ def paired_iou(pred: Tensor, target: Tensor, fmt: str = "xyxy") -> Tensor:
         >>> paired_iou(torch.tensor([[0, 0, 4, 4]]), torch.tensor([[1, 1, 5, 5]]))  # 9/23
         tensor([0.3913], dtype=torch.float64)
     """
-    pred, target, formats = prepare(pred, target, fmt)
-    require_same_shape(pred, target)
-    values = by_engine(iou, pred, target, formats)
-    return iou(Pair(*corners_of(pred, target, *formats))) if values is None else values
+    return paired_loss(iou, pred, target, "none", 0.0, None, None, fmt)

@@ -19,7 +19,7 @@ is_exporting = getattr(torch.compiler, "is_exporting", lambda: True)
 # The parameters one by one: a list of floats cannot hold a symbolic one.
 PARAMETERS = "".join(f", float parameter{i}=0" for i in range(native.MAX_PARAMETERS))
 PAIRED = (
-    "paired(Tensor pred, Tensor target, str formula, str fmt1, str fmt2, float eps, bool summed, bool with_gradient"
+    "paired(Tensor pred, Tensor target, bool summed, bool with_gradient, str formula, str fmt1, str fmt2, float eps"
     f"{PARAMETERS}) -> (Tensor, Tensor)"
 )
 MATRIX = "matrix(Tensor boxes1, Tensor boxes2, str similarity, str fmt1, str fmt2) -> Tensor"
@@ -28,12 +28,12 @@ MATRIX = "matrix(Tensor boxes1, Tensor boxes2, str similarity, str fmt1, str fmt
 def paired(
     pred: Tensor,
     target: Tensor,
+    summed: bool,
+    with_gradient: bool,
     formula: str,
     fmt1: str,
     fmt2: str,
     eps: float,
-    summed: bool,
-    with_gradient: bool,
     *parameters: float,
 ) -> tuple[Tensor, Tensor]:
     """Give the loss of each box or their sum, and the gradient by pred where wanted."""
@@ -60,17 +60,7 @@ def undifferentiated(*_: Any) -> Tensor:
     raise RuntimeError("torch.compile has no second derivatives of a loss: call it in eager mode for create_graph=True")
 
 
-def fake_paired(
-    pred: Tensor,
-    target: Tensor,
-    formula: str,
-    fmt1: str,
-    fmt2: str,
-    eps: float,
-    summed: bool,
-    with_gradient: bool,
-    *_: float,
-) -> tuple[Tensor, Tensor]:
+def fake_paired(pred: Tensor, target: Tensor, summed: bool, with_gradient: bool, *_: Any) -> tuple[Tensor, Tensor]:
     """Give what `paired` gives, without its numbers."""
     loss = pred.new_empty(() if summed else pred.shape[:-1])
     return loss, pred.new_empty(pred.shape if with_gradient else 0)
@@ -80,7 +70,7 @@ def save_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tenso
     """Keep the gradient for the backward."""
     ctx.save_for_backward(output[1])
     ctx.arguments = len(inputs)
-    ctx.summed = inputs[6]
+    ctx.summed = inputs[2]
 
 
 def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
@@ -174,7 +164,7 @@ def paired_in_graph(
     with_gradient = pred.requires_grad and torch.is_grad_enabled()
     numbers = [float(value) for value in parameters.values()]
     operator = torch.ops.iou_losses.paired
-    loss: Tensor = operator(pred, target, formula.__name__, *formats, float(eps), summed, with_gradient, *numbers)[0]
+    loss: Tensor = operator(pred, target, summed, with_gradient, formula.__name__, *formats, float(eps), *numbers)[0]
     return loss
 
 

@@ -152,12 +152,12 @@ def test_the_operators_read_nothing_that_is_not_there():
     paired, matrix = torch.ops.iou_losses.paired, torch.ops.iou_losses.matrix
     for other in (target[:3], target.double(), target[:, :3]):
         with pytest.raises(ValueError, match="boxes"):
-            paired(pred, other, "ciou_cost", "xyxy", "xyxy", 0.0, False, True)
+            paired(pred, other, False, True, "ciou_cost", "xyxy", "xyxy", 0.0)
     for other in (target.double(), target[:, :3]):
         with pytest.raises(ValueError, match="the engine has no iou_matrix of boxes"):
             matrix(pred, other, "iou_matrix", "xyxy", "xyxy")
     with pytest.raises(ValueError, match="the engine has no nonsense of boxes"):
-        paired(pred, target, "nonsense", "xyxy", "xyxy", 0.0, False, True)
+        paired(pred, target, False, True, "nonsense", "xyxy", "xyxy", 0.0)
 
 
 @in_graph
